@@ -1,0 +1,61 @@
+# make run    install and serve on 127.0.0.1:8080, data in ./data
+# make test   install what the tests need and run everything
+# make check  the quick gate: format, lint, types, import contracts, fast tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?= data
+LISTEN ?= 127.0.0.1:8080
+
+.PHONY: run test check install install-test lock bench format clean
+
+run: install
+	@$(BIN)/restante serve --data $(DATA) --listen $(LISTEN)
+
+install: $(VENV)/.run
+install-test: $(VENV)/.test
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Restante needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: requirements/run.txt pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/run.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.test: requirements/test.txt $(VENV)/.run
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/test.txt
+	@touch $@
+
+check: install-test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q -m "not slow" -n 2
+
+test: install-test
+	scripts/install-services
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q -n 2
+
+format: install-test
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Pins with hashes and without any address, so that the lock files fit every index the machine is set up for.
+lock: install-test
+	$(BIN)/pip install --quiet --disable-pip-version-check pip-tools
+	cd requirements && for set in run test; do ../$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe \
+		--strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header $$set.in -o $$set.txt; done
+
+bench: install-test
+	scripts/install-services
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,72 @@
+"""Cursor arithmetic: where a device is in its log, and what a poll from there may see.
+
+A position is `(ms, n)`: n counts a device's signals 1, 2, 3 … without gaps, ms never goes back. Their order as a
+pair is therefore the order of publishing. A cursor is a position written `<ms>-<n>`; to clients it is opaque.
+
+Knows nothing of storage: a log is described by its `Head`. Must always hold: a poll either sees every signal after
+its cursor, in order, or is told `CursorExpired`; never a silent gap, and never an expiry where nothing is missing.
+"""
+
+import re
+from typing import NamedTuple
+
+from restante.core.errors import BadInput, CursorExpired
+
+_CURSOR = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})", re.ASCII)
+
+
+class Position(NamedTuple):
+    ms: int
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.ms}-{self.n}"
+
+
+START = Position(0, 0)
+
+
+class Head(NamedTuple):
+    """A device's log in three positions: its newest signal, the newest one trimmed away, the earliest retained."""
+
+    newest: Position = START
+    trimmed: Position = START
+    earliest: Position = START
+
+    @property
+    def retained(self) -> int:
+        return self.newest.n - self.trimmed.n
+
+    def next_position(self, now_ms: int) -> Position:
+        """The position of the next signal: the counter moves by one, the clock never back."""
+        return Position(max(now_ms, self.newest.ms), self.newest.n + 1)
+
+
+def parse_cursor(text: str, field: str = "cursor") -> Position:
+    match = _CURSOR.fullmatch(text)
+    if match is None:
+        raise BadInput(field, "a cursor as this server gave it, <milliseconds>-<number>")
+    return Position(int(match[1]), int(match[2]))
+
+
+def parse_if_none_match(value: str) -> Position:
+    """Read the cursor of an If-None-Match header: bare as we send it, or quoted or weak as clients write it."""
+    bare = value.strip()
+    if bare.startswith("W/"):
+        bare = bare[2:]
+    if len(bare) >= 2 and bare[0] == bare[-1] == '"':
+        bare = bare[1:-1]
+    return parse_cursor(bare, "If-None-Match")
+
+
+def check_cursor(cursor: Position, head: Head) -> None:
+    """Raise CursorExpired if and only if reading on from the cursor would miss a signal."""
+    if cursor > head.newest:
+        raise CursorExpired("cursor_unknown", str(head.newest), str(head.earliest))
+    if cursor < head.trimmed:
+        raise CursorExpired("cursor_trimmed", str(head.newest), str(head.earliest))
+
+
+def trim_to(head: Head, keep: int, slack: int) -> int | None:
+    """The counter up to which to trim, once the log holds `slack` more than it keeps; None while it does not."""
+    return head.newest.n - keep if head.retained > keep + slack else None

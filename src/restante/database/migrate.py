@@ -1,0 +1,64 @@
+"""Schema migrations: numbered .sql files, applied in order, each once, all pending ones in one transaction."""
+
+from importlib.resources import files
+from typing import NamedTuple
+
+from restante.database.engine import Engine, EngineConnection
+from restante.database.errors import DatabaseError
+from restante.database.queries import Query
+
+_CREATE = Query(
+    "create_schema_migrations",
+    "CREATE TABLE IF NOT EXISTS schema_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)",
+)
+_APPLIED = Query("applied_migrations", "SELECT number FROM schema_migrations")
+_RECORD = Query(
+    "record_migration",
+    "INSERT INTO schema_migrations (number, name, applied_at) VALUES (:number, :name, :now_ms)",
+)
+
+
+class Migration(NamedTuple):
+    number: int
+    name: str
+    source: str
+
+
+def available() -> list[Migration]:
+    folder = files("restante.database") / "migrations"
+    found = []
+    for file in folder.iterdir():
+        if file.name.endswith(".sql"):
+            number, _, name = file.name.removesuffix(".sql").partition("_")
+            found.append(Migration(int(number), name, file.read_text(encoding="utf-8")))
+    return sorted(found)
+
+
+def migrate(engine: Engine) -> list[Migration]:
+    """Bring the database to the newest schema; what was applied."""
+    conn = engine.connect(writable=True)
+    try:
+        conn.begin()
+        try:
+            applied = _apply_pending(conn)
+            conn.commit()
+        except BaseException:
+            conn.rollback()
+            raise
+        return applied
+    finally:
+        conn.close()
+
+
+def _apply_pending(conn: EngineConnection) -> list[Migration]:
+    conn.run(_CREATE)
+    done = {row["number"] for row in conn.all(_APPLIED)}
+    known = available()
+    unknown = done - {migration.number for migration in known}
+    if unknown:
+        raise DatabaseError(f"the database has migration {max(unknown)}, which this version does not know: use a newer version")
+    pending = [migration for migration in known if migration.number not in done]
+    for migration in pending:
+        conn.run_script(migration.source)
+        conn.run(_RECORD, number=migration.number, name=migration.name, now_ms=conn.now_ms)
+    return pending

@@ -1,0 +1,176 @@
+"""The embedded engine: one SQLite file in WAL mode, every commit flushed to disk before it counts.
+
+One connection writes (`BEGIN IMMEDIATE`); any number read, each from a snapshot. SQLite runs in this process, so the
+database's clock is this machine's clock.
+"""
+
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from restante.database.connection import Row
+from restante.database.errors import DatabaseError, DatabaseUnavailable, UniqueViolation
+from restante.database.queries import Query
+
+Clock = Callable[[], int]
+BUSY_SECONDS = 10.0
+_OUT_OF_REACH = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_CORRUPT,
+)
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _translated(error: sqlite3.Error) -> DatabaseError:
+    """What the driver raised, as what the rest of the program knows."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code in (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY):
+        return UniqueViolation(str(error).removeprefix("UNIQUE constraint failed: "))
+    if code is not None and code & 0xFF in _OUT_OF_REACH:
+        return DatabaseUnavailable(str(error))
+    return DatabaseError(str(error))
+
+
+class _OurErrors:
+    """Translates the driver's exceptions. A class because it stands around every statement: a generator costs more."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, sqlite3.Error):
+            raise _translated(error) from error
+
+
+_our_errors = _OurErrors()
+
+
+class SqliteConnection:
+    """One driver connection with the transaction that is open on it."""
+
+    engine = "sqlite"
+
+    def __init__(self, path: Path, *, writable: bool, clock: Clock) -> None:
+        mode = "rwc" if writable else "ro"
+        with _our_errors:
+            self._driver = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode={mode}",
+                uri=True,
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=512,
+            )
+            self._driver.row_factory = sqlite3.Row
+            if writable:
+                self._driver.execute("PRAGMA journal_mode = WAL")
+                self._driver.execute("PRAGMA synchronous = FULL")
+            self._driver.execute("PRAGMA foreign_keys = ON")
+            self._driver.execute("PRAGMA mmap_size = 268435456")
+        self._writable = writable
+        self._clock = clock
+        self._now_ms: int | None = None
+        self._announced: list[object] = []
+
+    @property
+    def now_ms(self) -> int:
+        if self._now_ms is None:
+            self._now_ms = self._clock()
+        return self._now_ms
+
+    def all(self, query: Query, /, **parameters: Any) -> list[Row]:
+        with _our_errors:
+            return self._driver.execute(query.text, parameters).fetchall()
+
+    def one(self, query: Query, /, **parameters: Any) -> Row | None:
+        # Read to the end: a RETURNING statement is complete only then.
+        rows = self.all(query, **parameters)
+        return rows[0] if rows else None
+
+    def run(self, query: Query, /, **parameters: Any) -> int:
+        with _our_errors:
+            return self._driver.execute(query.text, parameters).rowcount
+
+    def run_many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
+        with _our_errors:
+            self._driver.executemany(query.text, rows)
+
+    def announce(self, event: object, /) -> None:
+        self._announced.append(event)
+
+    # What follows is for whoever opens the transaction, not for domain code.
+
+    def begin(self) -> None:
+        self._now_ms = None
+        self._announced = []
+        with _our_errors:
+            self._driver.execute("BEGIN IMMEDIATE" if self._writable else "BEGIN")
+
+    def commit(self) -> list[object]:
+        """Make the transaction durable; what it announced."""
+        with _our_errors:
+            self._driver.execute("COMMIT")
+        announced, self._announced = self._announced, []
+        return announced
+
+    def rollback(self) -> None:
+        self._announced = []
+        with _our_errors:
+            if self._driver.in_transaction:
+                self._driver.execute("ROLLBACK")
+
+    @property
+    def changes(self) -> int:
+        """Grows with every row changed: two equal readings prove that nothing was changed between them."""
+        return self._driver.total_changes
+
+    def foreign_commits(self) -> int:
+        """Changes when, and only when, another connection has committed."""
+        with _our_errors:
+            row = self._driver.execute("PRAGMA data_version").fetchone()
+        return int(row[0])
+
+    def run_script(self, source: str) -> None:
+        """Run several statements in the open transaction (the driver's executescript would commit it first)."""
+        with _our_errors:
+            for statement in _statements(source):
+                self._driver.execute(statement)
+
+    def close(self) -> None:
+        self._driver.close()
+
+
+class SqliteEngine:
+    name = "sqlite"
+
+    def __init__(self, path: Path, *, clock: Clock = wall_clock_ms) -> None:
+        self.path = path
+        self._clock = clock
+
+    def connect(self, *, writable: bool) -> SqliteConnection:
+        return SqliteConnection(self.path, writable=writable, clock=self._clock)
+
+
+def _statements(source: str) -> Iterator[str]:
+    statement = ""
+    for line in source.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if re.sub(r"--[^\n]*", "", statement).strip():
+        raise ValueError(f"an SQL statement does not end: {statement.strip()[:80]!r}")

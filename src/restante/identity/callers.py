@@ -1,0 +1,40 @@
+"""Who is calling: a device, a person or the holder of an API key, and what their role lets them do."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Role(IntEnum):
+    """Each role may do what those before it may."""
+
+    viewer = 1
+    operator = 2
+    approver = 3
+    admin = 4
+
+
+class DeviceCaller(NamedTuple):
+    """A device with a valid access token, active and its user's at the time of verification."""
+
+    device_id: int
+    user_id: int
+    expires_at: float  # seconds since the epoch
+
+
+class Person(NamedTuple):
+    """Somebody signed in with a session cookie."""
+
+    user_id: int
+    email: str
+    role: Role
+
+
+class KeyHolder(NamedTuple):
+    """A program with an API key; a key is nobody's in particular and may act for every user within its role."""
+
+    key_id: int
+    name: str
+    role: Role
+
+
+Caller = DeviceCaller | Person | KeyHolder

@@ -1,0 +1,99 @@
+"""The ASGI application: Starlette routes made from the route table.
+
+Every request goes through the same steps: who is it (the gate), may they, is the body what the handler wants, the
+handler, its answer. Whatever is raised on the way becomes the protocol's error body in one place.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import structlog
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+from starlette.routing import Route as StarletteRoute
+from starlette.types import Lifespan
+
+from restante.core.errors import NotFound, RestanteError, Unavailable
+from restante.database.errors import DatabaseUnavailable
+from restante.web.access import Gate
+from restante.web.answer import Answer, as_response
+from restante.web.ask import Ask, decode_json, read_body, require_json
+from restante.web.routes import Route, Shape
+
+log = structlog.get_logger()
+
+ALL_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
+UNAVAILABLE_RETRY_SECONDS = 5
+
+
+class MethodNotAllowed(RestanteError):
+    """This path does not take this method."""
+
+    status = 405
+
+
+class InternalError(RestanteError):
+    """The server failed; the failure is logged and nothing was changed."""
+
+
+def build_application(
+    routes: Iterable[Route], gate: Gate, default_shape: Shape, lifespan: Lifespan[Starlette] | None = None
+) -> Starlette:
+    by_path: dict[str, dict[str, Route]] = {}
+    for route in routes:
+        if by_path.setdefault(route.path, {}).setdefault(route.method, route) is not route:
+            raise ValueError(f"two routes for {route.method} {route.path}")
+
+    # Literal paths before those with parameters: `/devices/self` is not a device id.
+    ordered = sorted(by_path.items(), key=lambda item: [part.startswith("{") for part in item[0].split("/")])
+    starlette_routes: list[BaseRoute] = [
+        StarletteRoute(path, _endpoint(methods, gate), methods=ALL_METHODS) for path, methods in ordered
+    ]
+
+    async def no_such_path(_request: Request, _error: Exception) -> Response:
+        return as_response(default_shape.error(NotFound("there is nothing at this path")))
+
+    return Starlette(routes=starlette_routes, exception_handlers={404: no_such_path}, lifespan=lifespan)
+
+
+def _endpoint(methods: dict[str, Route], gate: Gate) -> Callable[[Request], Awaitable[Response]]:
+    any_route = next(iter(methods.values()))
+    body_types = {method: route.body_type for method, route in methods.items()}
+    allowed = ", ".join(sorted({*methods, *({"HEAD"} if "GET" in methods else ())}))
+
+    async def endpoint(request: Request) -> Response:
+        route = methods.get("GET" if request.method == "HEAD" else request.method)
+        if route is None:
+            refusal = any_route.shape.error(MethodNotAllowed(f"this path takes {allowed}"))
+            return as_response(refusal.with_headers((b"allow", allowed.encode())))
+        return as_response(await _answer(route, body_types[route.method], request, gate))
+
+    return endpoint
+
+
+async def _answer(route: Route, body_type: type[Any] | None, request: Request, gate: Gate) -> Answer:
+    try:
+        caller = await gate.admit(request, route.access)
+        ask = Ask(request, caller)
+        if body_type is None:
+            result = await route.handler(ask)
+        else:
+            raw = await read_body(request)
+            if not (route.body_optional and not raw):
+                require_json(request)
+            result = await route.handler(ask, decode_json(raw or b"{}", body_type))
+        return result if isinstance(result, Answer) else route.shape.success(result, route.status)
+    except RestanteError as error:
+        return route.shape.error(error)
+    except DatabaseUnavailable as error:
+        log.error("database unavailable", path=route.path, error=str(error))
+        return route.shape.error(
+            Unavailable("the database cannot answer now", retry_after_seconds=UNAVAILABLE_RETRY_SECONDS)
+        )
+    except ClientDisconnect:
+        return Answer(400)
+    except Exception:
+        log.exception("request failed", method=route.method, path=route.path)
+        return route.shape.error(InternalError())

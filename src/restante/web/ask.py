@@ -1,0 +1,137 @@
+"""A request as a handler sees it: who calls, and path, query and body values that are what they should be.
+
+Whatever is not raises BadInput naming the field, before anything is changed.
+"""
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from restante.core.errors import BadInput, NotFound, RestanteError, TooLarge, WrongMediaType
+from restante.identity.callers import Caller, DeviceCaller, KeyHolder, Person
+
+T = TypeVar("T")
+
+BODY_BYTES_MAX = 1024 * 1024
+INT64_MAX = 2**63 - 1
+_DIGITS = re.compile(r"[0-9]+", re.ASCII)
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Ask:
+    __slots__ = ("caller", "request")
+
+    def __init__(self, request: Request, caller: Caller | None) -> None:
+        self.request = request
+        self.caller = caller
+
+    @property
+    def device(self) -> DeviceCaller:
+        """The calling device, where the route admits devices only."""
+        assert isinstance(self.caller, DeviceCaller)  # noqa: S101 — the gate admits nobody else
+        return self.caller
+
+    @property
+    def person(self) -> Person:
+        """The person signed in, where the route admits people only."""
+        assert isinstance(self.caller, Person)  # noqa: S101 — the gate admits nobody else
+        return self.caller
+
+    @property
+    def actor(self) -> str:
+        """Who is to be named in a record of the change."""
+        match self.caller:
+            case Person(email=email):
+                return email
+            case KeyHolder(name=name):
+                return f"key:{name}"
+            case DeviceCaller(device_id=device_id):
+                return f"device:{device_id}"
+            case _:
+                return "anonymous"
+
+    def path_id(self, name: str) -> int:
+        text = self.request.path_params[name]
+        if not _DIGITS.fullmatch(text):
+            raise BadInput(name, "a whole number")
+        # No row has such an id; the database could not even be asked.
+        if len(text) > 19 or int(text) > INT64_MAX:
+            raise NotFound()
+        return int(text)
+
+    def path_text(self, name: str) -> str:
+        return str(self.request.path_params[name])
+
+    def query_text(self, name: str) -> str | None:
+        values = self.request.query_params.getlist(name)
+        if len(values) > 1:
+            raise BadInput(name, "at most one value")
+        if values and _LONE_SURROGATE.search(values[0]):
+            raise BadInput(name, "valid UTF-8")
+        return values[0] if values else None
+
+    def query_int(self, name: str, default: int, least: int, most: int) -> int:
+        text = self.query_text(name)
+        return default if text is None else parse_int(name, text, least, most)
+
+
+def parse_int(name: str, text: str, least: int, most: int) -> int:
+    if _DIGITS.fullmatch(text) and len(text) <= 19 and least <= int(text) <= most:
+        return int(text)
+    raise BadInput(name, f"a whole number from {least} to {most}")
+
+
+async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
+    """The whole body, refused as soon as it is known to be too large."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > bytes_max:
+        raise TooLarge(f"the body is larger than {bytes_max} bytes")
+    chunks = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > bytes_max:
+            raise TooLarge(f"the body is larger than {bytes_max} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def require_json(request: Request) -> None:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise WrongMediaType()
+
+
+def decode_json(body: bytes, into: type[T]) -> T:
+    """The body as the type wants it; every deviation names its field."""
+    try:
+        return msgspec.json.decode(body, type=into)
+    except msgspec.ValidationError as error:
+        raise _as_bad_input(error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput("body", f"valid JSON ({error})") from None
+
+
+def convert(value: Any, into: type[T], field: str) -> T:
+    """A decoded value as the type wants it."""
+    try:
+        return msgspec.convert(value, type=into)
+    except msgspec.ValidationError as error:
+        raise _as_bad_input(error, field) from None
+
+
+def _as_bad_input(error: msgspec.ValidationError, root: str = "body") -> RestanteError:
+    what, _, where = str(error).partition(" - at `")
+    field = where.rstrip("`").removeprefix("$").removeprefix(".")
+    if root != "body":
+        field = f"{root}.{field}" if field and not field.startswith("[") else root + field
+    missing = re.fullmatch(r"Object missing required field `(.+)`", what)
+    unknown = re.fullmatch(r"Object contains unknown field `(.+)`", what)
+    prefix = f"{field}." if field else ""
+    if missing:
+        return BadInput(prefix + missing[1], "a value, it is required")
+    if unknown:
+        return BadInput(prefix + unknown[1], "no such field")
+    return BadInput(field or root, what.removeprefix("Expected "))
