@@ -5,14 +5,13 @@ the nearest moment of that phase about one base interval from now, so that a fle
 a restart) is spread evenly again after one round, whatever its ids are. Knows nothing of clocks: now is an argument.
 """
 
-_GOLDEN = 0x9E3779B97F4A7C15
-_MASK = 0xFFFFFFFFFFFFFFFF
-_SCALE = 1.0 / 2.0**64
+# The fractional parts of the golden ratio's multiples fill the circle more evenly than any others.
+_GOLDEN = 0.6180339887498949
 
 
 def phase_of(recipient_id: int) -> float:
-    """A number in [0, 1) that neighbouring ids do not share: Fibonacci hashing of the id."""
-    return ((recipient_id * _GOLDEN) & _MASK) * _SCALE
+    """A number in [0, 1) that neighbouring ids are far apart in."""
+    return recipient_id * _GOLDEN % 1.0
 
 
 def poll_interval_seconds(recipient_id: int, now_seconds: float, base_seconds: int) -> int:

@@ -9,8 +9,10 @@ Time is an argument, in seconds of any monotonic clock.
 class TokenBuckets:
     def __init__(self, rate_per_second: float, burst: int, recipients_max: int = 2_000_000) -> None:
         self._interval = 1.0 / rate_per_second
-        self._depth = burst * self._interval
+        # A thousandth of a token more keeps rounding, which grows with the clock, from refusing the last of a burst.
+        self._depth = (burst + 0.001) * self._interval
         self._recipients_max = recipients_max
+        self._forget_at = recipients_max
         self._full_at: dict[int, float] = {}
 
     def take(self, recipient: int, now: float) -> float:
@@ -19,12 +21,13 @@ class TokenBuckets:
         if full_at < now:
             full_at = now
         after = full_at + self._interval
-        # The tolerance keeps sums such as 0.1 * 10 from refusing the last token of a burst.
         wait = after - now - self._depth
-        if wait > 1e-9:
+        if wait > 0.0:
             return wait
-        if len(self._full_at) >= self._recipients_max and recipient not in self._full_at:
+        if len(self._full_at) >= self._forget_at and recipient not in self._full_at:
             self.forget_full(now)
+            # Where few are full, the next walk over all comes only when they have doubled.
+            self._forget_at = max(self._recipients_max, 2 * len(self._full_at))
         self._full_at[recipient] = after
         return 0.0
 

@@ -10,7 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from restante.database.connection import Connection
 from restante.database.engine import Engine, EngineConnection
@@ -38,13 +38,13 @@ class Database:
 
     async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function on a snapshot."""
-        return await asyncio.wrap_future(self._readers.submit(self._read, work, *args, **kwargs))
+        return await asyncio.wrap_future(self._readers.submit(self._read, lambda conn: work(conn, *args, **kwargs)))
 
     def write_now(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return self.submit(work, *args, **kwargs).result()
 
     def read_now(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._readers.submit(self._read, work, *args, **kwargs).result()
+        return self._readers.submit(self._read, lambda conn: work(conn, *args, **kwargs)).result()
 
     def submit(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -56,20 +56,30 @@ class Database:
         """Have the listener called, in the writer's thread, with what each commit announced."""
         self._listeners.append(listener)
 
+    @property
+    def commits(self) -> int:
+        """How many transactions have been committed since the start."""
+        return self._writer.commits
+
+    @property
+    def writes(self) -> int:
+        """How many writes those commits contained."""
+        return self._writer.writes
+
     def close(self) -> None:
         self._writer.close()
         self._readers.shutdown()
         for conn in self._reader_conns:
             conn.close()
 
-    def _read(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    def _read(self, work: Callable[[Connection], T]) -> T:
         conn = getattr(self._reader_conn, "conn", None)
         if conn is None:
             conn = self._reader_conn.conn = self._engine.connect(writable=False)
             self._reader_conns.append(conn)
         conn.begin()
         try:
-            return work(conn, *args, **kwargs)
+            return work(conn)
         finally:
             try:
                 conn.rollback()

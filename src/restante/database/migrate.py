@@ -3,13 +3,15 @@
 from importlib.resources import files
 from typing import NamedTuple
 
+from restante.database.connection import Connection
 from restante.database.engine import Engine, EngineConnection
 from restante.database.errors import DatabaseError
 from restante.database.queries import Query
 
 _CREATE = Query(
     "create_schema_migrations",
-    "CREATE TABLE IF NOT EXISTS schema_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS schema_migrations"
+    " (number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)",
 )
 _APPLIED = Query("applied_migrations", "SELECT number FROM schema_migrations")
 _RECORD = Query(
@@ -50,15 +52,22 @@ def migrate(engine: Engine) -> list[Migration]:
         conn.close()
 
 
-def _apply_pending(conn: EngineConnection) -> list[Migration]:
-    conn.run(_CREATE)
+def pending(conn: Connection) -> list[Migration]:
+    """What a migrated database still lacks; DatabaseError if it was never migrated or is of a newer version."""
     done = {row["number"] for row in conn.all(_APPLIED)}
     known = available()
     unknown = done - {migration.number for migration in known}
     if unknown:
-        raise DatabaseError(f"the database has migration {max(unknown)}, which this version does not know: use a newer version")
-    pending = [migration for migration in known if migration.number not in done]
-    for migration in pending:
+        raise DatabaseError(
+            f"the database has migration {max(unknown)}, which this version does not know: use a newer version"
+        )
+    return [migration for migration in known if migration.number not in done]
+
+
+def _apply_pending(conn: EngineConnection) -> list[Migration]:
+    conn.run(_CREATE)
+    lacking = pending(conn)
+    for migration in lacking:
         conn.run_script(migration.source)
         conn.run(_RECORD, number=migration.number, name=migration.name, now_ms=conn.now_ms)
-    return pending
+    return lacking

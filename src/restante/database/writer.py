@@ -43,6 +43,8 @@ class Writer:
         self._announce = announce
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._foreign = conn.foreign_commits()
+        self.commits = 0
+        self.writes = 0
         self._thread = threading.Thread(target=self._run, name="restante-writer", daemon=True)
         self._thread.start()
 
@@ -98,6 +100,8 @@ class Writer:
                 for job in jobs:
                     self._run_together([job])
             return
+        self.commits += 1
+        self.writes += len(results)
         if announced:
             self._announce(announced)
         for job, result in results:

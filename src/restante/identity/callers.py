@@ -18,7 +18,7 @@ class DeviceCaller(NamedTuple):
 
     device_id: int
     user_id: int
-    expires_at: float  # seconds since the epoch
+    expires_at: float  # seconds since the epoch; the token's own end, or sooner: when to look again
 
 
 class Person(NamedTuple):
@@ -30,11 +30,17 @@ class Person(NamedTuple):
 
 
 class KeyHolder(NamedTuple):
-    """A program with an API key; a key is nobody's in particular and may act for every user within its role."""
+    """A program with an API key. A key is nobody's in particular and acts for every user, within its role."""
 
     key_id: int
     name: str
     role: Role
+
+
+class DeviceRevoked(NamedTuple):
+    """Announced by the commit that revokes a device: whoever remembers its tokens forgets them."""
+
+    device_id: int
 
 
 Caller = DeviceCaller | Person | KeyHolder

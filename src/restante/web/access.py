@@ -4,8 +4,6 @@ A device shows a JWT, a program an API key, both as `Authorization: Bearer …`;
 cannot be taken for one another: an API key is known by its prefix, everything else in that header is a device token.
 """
 
-from urllib.parse import urlsplit
-
 from starlette.requests import Request
 
 from restante.core.errors import NotAllowed, NotAuthenticated
@@ -18,12 +16,16 @@ from restante.web.routes import Access
 SESSION_COOKIE = "restante_session"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
-_ROLE_NEEDED = {
+ROLE_NEEDED = {
     Access.read: Role.viewer,
     Access.operate: Role.operator,
     Access.approve: Role.approver,
     Access.administer: Role.admin,
+    Access.oversee: Role.viewer,
+    Access.steer: Role.operator,
 }
+# Routes that concern every user's devices: a person must be an admin there, whatever an API key needs.
+FLEET_WIDE = (Access.oversee, Access.steer)
 
 
 class Gate:
@@ -41,8 +43,8 @@ class Gate:
         if access is Access.person:
             if not isinstance(caller, Person):
                 raise NotAllowed("this is for signed-in people, not for API keys")
-        elif caller.role < _ROLE_NEEDED[access]:
-            raise NotAllowed(f"this needs the role {_ROLE_NEEDED[access].name}; yours is {caller.role.name}")
+        else:
+            _check_role(access, caller)
         self._check_owner(request, caller)
         return caller
 
@@ -72,6 +74,13 @@ class Gate:
             raise NotAllowed("these are another user's")
 
 
+def _check_role(access: Access, caller: Person | KeyHolder) -> None:
+    fleet_wide = access in FLEET_WIDE and isinstance(caller, Person)
+    needed = Role.admin if fleet_wide else ROLE_NEEDED[access]
+    if caller.role < needed:
+        raise NotAllowed(f"this needs the role {needed.name}; yours is {caller.role.name}")
+
+
 def bearer_token(request: Request) -> str:
     values = request.headers.getlist("authorization")
     if len(values) != 1:
@@ -85,7 +94,7 @@ def bearer_token(request: Request) -> str:
 def refuse_foreign_origin(request: Request) -> None:
     """A cookie is sent by the browser whoever asks it to: a page of another origin must not act with it."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
         raise NotAllowed("the request comes from a page of another origin")
 
 

@@ -4,6 +4,7 @@ Every request goes through the same steps: who is it (the gate), may they, is th
 handler, its answer. Whatever is raised on the way becomes the protocol's error body in one place.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -19,7 +20,7 @@ from restante.core.errors import NotFound, RestanteError, Unavailable
 from restante.database.errors import DatabaseUnavailable
 from restante.web.access import Gate
 from restante.web.answer import Answer, as_response
-from restante.web.ask import Ask, decode_json, read_body, require_json
+from restante.web.ask import BODY_BYTES_MAX, Ask, decode_json, read_body, require_json
 from restante.web.routes import Route, Shape
 
 log = structlog.get_logger()
@@ -38,18 +39,33 @@ class InternalError(RestanteError):
     """The server failed; the failure is logged and nothing was changed."""
 
 
+Observe = Callable[[Route, int, float], None]
+
+
 def build_application(
-    routes: Iterable[Route], gate: Gate, default_shape: Shape, lifespan: Lifespan[Starlette] | None = None
+    routes: Iterable[Route],
+    gate: Gate,
+    default_shape: Shape,
+    lifespan: Lifespan[Starlette] | None = None,
+    observe: Observe = lambda _route, _status, _seconds: None,
+    body_bytes_max: int = BODY_BYTES_MAX,
 ) -> Starlette:
+    """The application; `observe` is told of each answer and how long it took."""
     by_path: dict[str, dict[str, Route]] = {}
     for route in routes:
         if by_path.setdefault(route.path, {}).setdefault(route.method, route) is not route:
             raise ValueError(f"two routes for {route.method} {route.path}")
 
+    async def answer_to(route: Route, body_type: type[Any] | None, request: Request) -> Answer:
+        started = time.monotonic()
+        answer = await _answer(route, body_type, request, gate, body_bytes_max)
+        observe(route, answer.status, time.monotonic() - started)
+        return answer
+
     # Literal paths before those with parameters: `/devices/self` is not a device id.
     ordered = sorted(by_path.items(), key=lambda item: [part.startswith("{") for part in item[0].split("/")])
     starlette_routes: list[BaseRoute] = [
-        StarletteRoute(path, _endpoint(methods, gate), methods=ALL_METHODS) for path, methods in ordered
+        StarletteRoute(path, _endpoint(methods, answer_to), methods=ALL_METHODS) for path, methods in ordered
     ]
 
     async def no_such_path(_request: Request, _error: Exception) -> Response:
@@ -58,7 +74,10 @@ def build_application(
     return Starlette(routes=starlette_routes, exception_handlers={404: no_such_path}, lifespan=lifespan)
 
 
-def _endpoint(methods: dict[str, Route], gate: Gate) -> Callable[[Request], Awaitable[Response]]:
+AnswerTo = Callable[[Route, type[Any] | None, Request], Awaitable[Answer]]
+
+
+def _endpoint(methods: dict[str, Route], answer_to: AnswerTo) -> Callable[[Request], Awaitable[Response]]:
     any_route = next(iter(methods.values()))
     body_types = {method: route.body_type for method, route in methods.items()}
     allowed = ", ".join(sorted({*methods, *({"HEAD"} if "GET" in methods else ())}))
@@ -68,19 +87,21 @@ def _endpoint(methods: dict[str, Route], gate: Gate) -> Callable[[Request], Awai
         if route is None:
             refusal = any_route.shape.error(MethodNotAllowed(f"this path takes {allowed}"))
             return as_response(refusal.with_headers((b"allow", allowed.encode())))
-        return as_response(await _answer(route, body_types[route.method], request, gate))
+        return as_response(await answer_to(route, body_types[route.method], request))
 
     return endpoint
 
 
-async def _answer(route: Route, body_type: type[Any] | None, request: Request, gate: Gate) -> Answer:
+async def _answer(
+    route: Route, body_type: type[Any] | None, request: Request, gate: Gate, body_bytes_max: int
+) -> Answer:
     try:
         caller = await gate.admit(request, route.access)
         ask = Ask(request, caller)
         if body_type is None:
             result = await route.handler(ask)
         else:
-            raw = await read_body(request)
+            raw = await read_body(request, body_bytes_max)
             if not (route.body_optional and not raw):
                 require_json(request)
             result = await route.handler(ask, decode_json(raw or b"{}", body_type))

@@ -25,6 +25,9 @@ class Access(Enum):
     operate = "a signed-in person or API key, role operator or higher"
     approve = "a signed-in person or API key, role approver or higher"
     administer = "a signed-in person or API key, role admin"
+    # What concerns every user's devices is for keys, which act for all users, and for people who are admins.
+    oversee = "an API key, role viewer or higher, or a signed-in admin"
+    steer = "an API key, role operator or higher, or a signed-in admin"
 
 
 class Shape(Protocol):

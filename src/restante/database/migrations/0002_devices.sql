@@ -21,3 +21,4 @@ CREATE TABLE user_devices (
     revoked_at       INTEGER,
     UNIQUE (user_id, device_public_id)
 );
+CREATE INDEX ix_user_devices_user ON user_devices (user_id, id);

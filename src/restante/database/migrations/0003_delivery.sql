@@ -17,6 +17,7 @@ CREATE TABLE device_update_outbox (
 );
 CREATE INDEX ix_device_update_outbox_pending ON device_update_outbox (id) WHERE status = 'PENDING';
 CREATE INDEX ix_device_update_outbox_pending_device ON device_update_outbox (device_id, id) WHERE status = 'PENDING';
+CREATE INDEX ix_device_update_outbox_claimed ON device_update_outbox (claimed_by, id) WHERE status = 'PENDING' AND claimed_by IS NOT NULL;
 CREATE INDEX ix_device_update_outbox_failed ON device_update_outbox (id) WHERE status = 'FAILED';
 CREATE INDEX ix_device_update_outbox_delivered ON device_update_outbox (delivered_at) WHERE status = 'DELIVERED';
 

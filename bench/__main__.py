@@ -1,0 +1,47 @@
+"""`make bench` or `python -m bench [NAME …]`: measures, and prints each figure beside its reference."""
+
+import os
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import delivery, idle_poll, log_size, parked
+
+BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
+    "idle-poll": idle_poll.against_nginx,
+    "system-calls": idle_poll.system_calls,
+    "fleet-size": idle_poll.by_fleet_size,
+    "parked-polls": parked.parked_polls,
+    "log-size": log_size.reading_by_log_size,
+    "latency": delivery.latency,
+    "publishing": delivery.publishing,
+}
+
+
+def machine() -> str:
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.machine(),
+    )
+    return f"{model}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
+
+
+def main() -> None:
+    names = sys.argv[1:] or list(BENCHMARKS)
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        sys.exit(f"unknown: {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
+    print(machine())
+    for name in names:
+        print(f"\n{name}", flush=True)
+        for label, value in BENCHMARKS[name]().items():
+            print(f"  {label:<52} {value:,.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Load from wrk on the other core, and nginx as the reference beside what is measured."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned
+
+CONNECTIONS = 64
+
+
+def requests_per_second(port: int, tokens: Path, seconds: int) -> float:
+    """Idle polls a second, every one answered 2xx."""
+    done = subprocess.run(
+        ["taskset", "-c", CLIENT_CORE, "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s",
+         str(Path(__file__).with_name("rotate.lua")), f"http://127.0.0.1:{port}/"],
+        env={**os.environ, "TOKENS": str(tokens)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    if "Non-2xx" in done or "Socket errors" in done:
+        raise RuntimeError(done)
+    return float(re.search(r"Requests/sec:\s+([\d.]+)", done)[1])  # type: ignore[index]
+
+
+@contextmanager
+def nginx(folder: Path) -> Iterator[int]:
+    """One nginx worker that answers everything 204 with the headers of an idle poll; its port."""
+    port = free_port()
+    config = folder / "nginx.conf"
+    config.write_text(
+        f"""
+        daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/nginx.err;
+        events {{ worker_connections 4096; }}
+        http {{
+          access_log off; keepalive_requests 100000000; server_tokens off;
+          server {{
+            listen 127.0.0.1:{port} backlog=4096;
+            location / {{
+              add_header ETag 0-0; add_header Cache-Control no-store; add_header X-Poll-Interval 297;
+              return 204;
+            }}
+          }}
+        }}
+        """
+    )
+    with pinned(SERVER_CORE, ["nginx", "-p", str(folder), "-c", str(config)], port):
+        yield port

@@ -1,0 +1,212 @@
+"""What the doctor looks at. Each check looks at one thing, changes nothing, and says what to do.
+
+A check that cannot be made because an earlier one failed is left out: its finding would only repeat that.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from restante.cli.output import moment
+from restante.database.connection import Connection
+from restante.database.errors import DatabaseError
+from restante.database.migrate import pending
+from restante.database.queries import queries_beside
+from restante.database.sqlite import SqliteEngine
+from restante.delivery import outbox
+from restante.server.data_folder import DataFolder
+from restante.server.settings import Settings
+
+SQL = queries_beside(__file__)
+
+OTHERS = 0o077
+FREE_BYTES_MIN = 1024**3
+FREE_SHARE_MIN = 0.05
+SANE_YEARS = range(2025, 2100)
+CLOCK_SLACK_MS = 60_000
+PENDING_AGE_SECONDS_MAX = 300
+
+
+class State(StrEnum):
+    ok = "ok"
+    warning = "warning"
+    problem = "problem"
+
+
+class Finding(NamedTuple):
+    subject: str
+    state: State
+    what: str
+    remedy: str = ""
+
+
+def look(settings: Settings) -> Iterator[Finding]:
+    folder = DataFolder(settings.data)
+    yield _lock(folder)
+    yield _disk(folder)
+    if not folder.path.is_dir():
+        yield Finding(
+            "data folder", State.warning, f"{folder.path} is not there", "it is made by `restante serve`"
+        )
+        return
+    yield _folder_mode(folder)
+    yield _master_key(folder, settings)
+    yield clock_finding(datetime.now(UTC))
+    yield from _database(folder)
+
+
+def _lock(folder: DataFolder) -> Finding:
+    pid = folder.running_pid()
+    return Finding("server", State.ok, "not running" if pid is None else f"running as process {pid}")
+
+
+def _disk(folder: DataFolder) -> Finding:
+    place = next(path for path in (folder.path, *folder.path.parents) if path.exists())
+    usage = shutil.disk_usage(place)
+    return disk_finding(usage.free, usage.total)
+
+
+def disk_finding(free_bytes: int, total_bytes: int) -> Finding:
+    share = free_bytes / total_bytes if total_bytes else 0.0
+    what = f"{free_bytes / 1024**3:.1f} GiB free ({share:.0%})"
+    if free_bytes < FREE_BYTES_MIN or share < FREE_SHARE_MIN:
+        return Finding("disk", State.warning, what, "make room: a full disk stops every change")
+    return Finding("disk", State.ok, what)
+
+
+def _folder_mode(folder: DataFolder) -> Finding:
+    mode = _mode(folder.path)
+    if not os.access(folder.path, os.R_OK | os.W_OK | os.X_OK):
+        return Finding(
+            "data folder",
+            State.problem,
+            f"{folder.path} is not ours to write",
+            "run as its owner, or change that",
+        )
+    if mode & OTHERS:
+        return Finding(
+            "data folder",
+            State.warning,
+            f"{folder.path} has mode {mode:04o}: others can reach it",
+            f"chmod 700 {folder.path}",
+        )
+    return Finding("data folder", State.ok, f"{folder.path}, its owner's alone")
+
+
+def _master_key(folder: DataFolder, settings: Settings) -> Finding:
+    path = folder.master_key_path
+    if settings.master_key is not None:
+        return Finding("master key", State.ok, "given by the environment")
+    if not path.exists():
+        return Finding("master key", State.ok, "not made yet; the server makes it at its first start")
+    if _mode(path) & OTHERS:
+        return Finding(
+            "master key",
+            State.problem,
+            f"{path} has mode {_mode(path):04o}: others can read it",
+            f"chmod 600 {path}",
+        )
+    return Finding("master key", State.ok, f"{path}, its owner's alone")
+
+
+def clock_finding(now: datetime) -> Finding:
+    what = f"{now:%Y-%m-%d %H:%M:%S}Z"
+    if now.year not in SANE_YEARS:
+        return Finding(
+            "clock", State.problem, f"the system says {what}", "set the clock; tokens depend on it"
+        )
+    return Finding("clock", State.ok, what)
+
+
+def _database(folder: DataFolder) -> Iterator[Finding]:
+    if not folder.database_path.exists():
+        yield Finding("database", State.warning, "not made yet", "it is made by `restante serve`")
+        return
+    try:
+        conn = SqliteEngine(folder.database_path).connect(writable=False)
+        try:
+            conn.begin()
+            yield from _inside(conn)
+        finally:
+            conn.close()
+    except DatabaseError as error:
+        yield Finding(
+            "database",
+            State.problem,
+            f"{folder.database_path}: {error}",
+            "restore it from a backup, or ask for help",
+        )
+
+
+def _inside(conn: Connection) -> Iterator[Finding]:
+    yield _integrity(conn)
+    yield _journal(conn)
+    lacking = pending(conn)
+    if lacking:
+        names = ", ".join(f"{migration.number:04}_{migration.name}" for migration in lacking)
+        yield Finding("schema", State.problem, f"lacks {names}", "restart the server")
+        return
+    yield Finding("schema", State.ok, "up to date")
+    yield signal_times_finding(conn)
+    yield from outbox_findings(conn)
+
+
+def _integrity(conn: Connection) -> Finding:
+    said = "; ".join(str(row["quick_check"]) for row in conn.all(SQL.quick_check))
+    if said != "ok":
+        return Finding("database", State.problem, f"damaged: {said}", "restore it from a backup")
+    return Finding("database", State.ok, "whole")
+
+
+def _journal(conn: Connection) -> Finding:
+    row = conn.one(SQL.journal_mode)
+    mode = row["journal_mode"] if row else "unknown"
+    if mode != "wal":
+        return Finding(
+            "journal", State.problem, f"mode {mode} instead of wal", "restart the server, which sets it"
+        )
+    return Finding("journal", State.ok, "wal")
+
+
+def signal_times_finding(conn: Connection) -> Finding:
+    row = conn.one(SQL.newest_signal)
+    newest_ms = row["newest_ms"] if row else None
+    if newest_ms is not None and newest_ms > conn.now_ms + CLOCK_SLACK_MS:
+        return Finding(
+            "signal times",
+            State.warning,
+            f"the newest signal is of {moment(newest_ms)}, in the future: the clock went back",
+            "set the clock; signals stay in order until it has caught up",
+        )
+    return Finding("signal times", State.ok, f"newest signal {moment(newest_ms) or 'never'}")
+
+
+def outbox_findings(conn: Connection) -> Iterator[Finding]:
+    counts = outbox.counts(conn)
+    failed, waiting = counts["failed"], counts["pending"]
+    age_seconds = (counts["oldest_pending_ms"] or 0) // 1000
+    if failed:
+        yield Finding(
+            "outbox",
+            State.warning,
+            f"{failed} FAILED",
+            "look at them with `restante outbox list --status FAILED`, then `restante outbox retry --all`",
+        )
+    if age_seconds > PENDING_AGE_SECONDS_MAX:
+        yield Finding(
+            "outbox",
+            State.warning,
+            f"{waiting} waiting, the oldest for {age_seconds} s",
+            "is a server running? `restante outbox list --status PENDING` shows why they wait",
+        )
+    elif not failed:
+        yield Finding("outbox", State.ok, f"{waiting} waiting, none failed")
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)

@@ -1,0 +1,34 @@
+"""`restante doctor`: is everything as it should be, and what to do where it is not."""
+
+import os
+
+import typer
+
+from restante.cli.checks import Finding, State, look
+from restante.cli.options import ConfigOption, DataOption, JsonOption
+from restante.cli.output import show_json, show_table
+from restante.server.settings_sources import SettingsError, load
+
+
+def doctor(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
+    """Check settings, data folder, database, clock, disk and outbox; exit 1 if there is a problem."""
+    try:
+        settings = load({"data": data}, os.environ, config)
+    except SettingsError as error:
+        findings = [
+            Finding("settings", State.problem, problem, "see `restante settings --markdown`")
+            for problem in error.problems
+        ]
+    else:
+        findings = [Finding("settings", State.ok, "all as they should be"), *look(settings)]
+    _show(findings, as_json=json)
+    if any(finding.state is State.problem for finding in findings):
+        raise typer.Exit(1)
+
+
+def _show(findings: list[Finding], *, as_json: bool) -> None:
+    if as_json:
+        show_json([finding._asdict() for finding in findings])
+    else:
+        rows = [(each.state.value, each.subject, each.what, each.remedy) for each in findings]
+        show_table(("", "what", "found", "what to do"), rows, when_empty="Nothing was checked.")

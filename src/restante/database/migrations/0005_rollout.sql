@@ -1,0 +1,7 @@
+-- The rollout that is on, if one is: at most one row.
+
+CREATE TABLE rollout (
+    id               INTEGER PRIMARY KEY CHECK (id = 1),
+    until_at         INTEGER NOT NULL,
+    interval_seconds INTEGER NOT NULL
+);

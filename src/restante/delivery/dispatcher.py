@@ -1,0 +1,147 @@
+"""The dispatcher: moves signals from the outbox to the log, and the runner that drives it.
+
+A pass is two transactions: claim (a lease on a batch of rows), then publish and mark them delivered together. A crash
+between the two leaves rows leased; when the lease runs out any dispatcher takes them up. One that wakes up late finds
+that it holds nothing, and so can do no harm.
+
+Does not know what stands behind `append`: the log of this database, or a copy of it elsewhere that may fail.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+from dataclasses import dataclass, field
+
+import structlog
+
+from restante.core.backoff import Backoff
+from restante.database.database import Database
+from restante.database.errors import DatabaseError
+from restante.delivery import log as signal_log
+from restante.delivery import outbox
+from restante.delivery.outbox import Append, HeldRow, Outcome
+
+log = structlog.get_logger()
+PREFIX = "[device-outbox]"
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherOptions:
+    interval_seconds: float = 5.0
+    batch: int = 100
+    lease_seconds: float = 30.0
+    backoff: Backoff = field(default_factory=Backoff)
+
+
+@dataclass(slots=True)
+class DispatcherTotals:
+    """Counts since the start, for the metrics."""
+
+    passes: int = 0
+    delivered: int = 0
+    retried: int = 0
+    failed: int = 0
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        database: Database,
+        options: DispatcherOptions | None = None,
+        append: Append = signal_log.append,
+        name: str | None = None,
+    ) -> None:
+        self._database = database
+        self._options = options or DispatcherOptions()
+        self._append = append
+        # Never the same twice: a restarted process must not pass for the holder of its former self's leases.
+        self.name = name or f"{socket.gethostname()[:40]}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.totals = DispatcherTotals()
+
+    async def run_once(self) -> Outcome:
+        """One pass: claim a batch, publish it."""
+        options = self._options
+        claimed = await self._database.write(outbox.claim, self.name, options.lease_seconds, options.batch)
+        if not claimed:
+            return Outcome()
+        try:
+            outcome = await self._database.write(outbox.deliver_held, self.name, self._append)
+        except Exception as error:
+            log.error(f"{PREFIX} a batch failed, trying its rows one by one", rows=claimed, error=str(error))
+            outcome = await self._deliver_one_by_one()
+        self._record(outcome)
+        return outcome
+
+    async def _deliver_one_by_one(self) -> Outcome:
+        outcome = Outcome()
+        held_back: set[int] = set()
+        untried: list[int] = []
+        for row in await self._database.read(outbox.held_by, self.name):
+            if row.device_id in held_back:
+                untried.append(row.id)
+                continue
+            try:
+                outcome.add(await self._database.write(outbox.deliver_row, self.name, row.id, self._append))
+            except Exception as error:
+                held_back.add(row.device_id)
+                outcome.add(await self._put_back(row, error))
+        await self._database.write(outbox.release, untried)
+        return outcome
+
+    async def _put_back(self, row: HeldRow, error: Exception) -> Outcome:
+        reason = f"{type(error).__name__}: {error}"
+        log.error(f"{PREFIX} a row failed", row=row.id, device_id=row.device_id, error=reason)
+        return await self._database.write(outbox.put_back, row, reason, self._options.backoff)
+
+    def _record(self, outcome: Outcome) -> None:
+        self.totals.passes += 1
+        self.totals.delivered += outcome.delivered
+        self.totals.retried += outcome.retried
+        self.totals.failed += outcome.failed
+        if outcome.delivered:
+            log.info(f"{PREFIX} delivered", rows=outcome.delivered)
+        if outcome.failed:
+            log.error(f"{PREFIX} given up", rows=outcome.failed)
+
+
+class Runner:
+    """Runs the dispatcher: again at once after a delivery, else when rung, or when the interval or a retry is due."""
+
+    def __init__(self, database: Database, dispatcher: Dispatcher, options: DispatcherOptions) -> None:
+        self._database = database
+        self._dispatcher = dispatcher
+        self._options = options
+        self._rung = asyncio.Event()
+        self._stopping = False
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._rung.set()
+
+    async def run(self) -> None:
+        while not self._stopping:
+            self._rung.clear()
+            try:
+                outcome = await self._dispatcher.run_once()
+                delay = 0.0 if outcome.delivered or outcome.failed else await self._idle_seconds()
+            except DatabaseError as error:
+                log.error(f"{PREFIX} the pass failed", error=str(error))
+                delay = self._options.interval_seconds
+            if delay > 0:
+                await self._wait(delay)
+        log.debug(f"{PREFIX} stopped")
+
+    async def _idle_seconds(self) -> float:
+        due = await self._database.read(outbox.seconds_until_due)
+        # Rows can be due and yet held back by an elder's lease: look again soon, but not in a busy loop.
+        return self._options.interval_seconds if due is None else min(self._options.interval_seconds, max(due, 0.05))
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._rung.wait(), seconds)
+        except TimeoutError:
+            return

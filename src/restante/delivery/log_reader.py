@@ -1,0 +1,63 @@
+"""Reads of the log that arrive together go to the database together.
+
+While one batch of reads is under way the next collects; after a restart a million first polls become a few thousand
+trips instead of a million.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from restante.core.cursor import Position
+from restante.core.errors import CursorExpired
+from restante.database.connection import Connection
+from restante.database.database import Database
+from restante.delivery import log
+from restante.delivery.log import Reading
+
+BATCH_MAX = 256
+
+ReadResult = Reading | Exception
+
+
+class LogRead(NamedTuple):
+    device_id: int
+    cursor: Position | None
+    limit: int
+    done: Callable[[ReadResult], None]
+
+
+class LogReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._waiting: list[LogRead] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def read(self, device_id: int, cursor: Position | None, limit: int, done: Callable[[ReadResult], None]) -> None:
+        """Have `done` called, in the event loop, with what the log holds for this poll."""
+        self._waiting.append(LogRead(device_id, cursor, limit, done))
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._read_waiting())
+
+    async def _read_waiting(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
+            results: list[ReadResult]
+            try:
+                results = await self._database.read(_read_batch, batch)
+            except Exception as error:
+                # Each of the batch is told; none waits for ever.
+                results = [error] * len(batch)
+            for ask, result in zip(batch, results, strict=True):
+                ask.done(result)
+        self._task = None
+
+
+def _read_batch(conn: Connection, batch: list[LogRead]) -> list[ReadResult]:
+    results: list[ReadResult] = []
+    for ask in batch:
+        try:
+            results.append(log.read(conn, ask.device_id, ask.cursor, ask.limit))
+        except CursorExpired as expired:
+            results.append(expired)
+    return results

@@ -1,0 +1,102 @@
+-- name: enqueue
+-- Writes a signal into the outbox, in the transaction of the change it tells about.
+INSERT INTO device_update_outbox (device_id, event_kind, payload, created_at)
+VALUES (:device_id, :event_kind, :payload, :now_ms)
+
+-- name: has_pending
+-- Whether a device has signals that are not yet published.
+SELECT 1 FROM device_update_outbox WHERE status = 'PENDING' AND device_id = :device_id LIMIT 1
+
+-- name: claim
+-- Leases the oldest rows that are due. A row whose elder of the same device waits for its retry, or is in another
+-- dispatcher's hands, waits with it; rows of other devices do not.
+UPDATE device_update_outbox
+SET claimed_by = :claimed_by, claimed_at = :now_ms, lock_expires_at = :lock_expires_at
+WHERE id IN (
+    SELECT due.id FROM device_update_outbox AS due
+    WHERE due.status = 'PENDING'
+      AND (due.next_attempt_at IS NULL OR due.next_attempt_at <= :now_ms)
+      AND (due.lock_expires_at IS NULL OR due.lock_expires_at <= :now_ms)
+      AND NOT EXISTS (
+        SELECT 1 FROM device_update_outbox AS elder
+        WHERE elder.status = 'PENDING' AND elder.device_id = due.device_id AND elder.id < due.id
+          AND (elder.next_attempt_at > :now_ms OR elder.lock_expires_at > :now_ms))
+    ORDER BY due.id LIMIT :batch)
+
+-- name: held
+-- The rows a dispatcher holds a live lease on, in order. One that lost its lease finds nothing here.
+SELECT id, device_id, payload, attempts FROM device_update_outbox
+WHERE status = 'PENDING' AND claimed_by = :claimed_by AND lock_expires_at > :now_ms
+ORDER BY id
+
+-- name: mark_delivered
+-- The signal is in the log.
+UPDATE device_update_outbox
+SET status = 'DELIVERED', delivered_at = :now_ms, lock_expires_at = NULL, next_attempt_at = NULL, failure_reason = NULL
+WHERE id = :id
+
+-- name: mark_failed
+-- The signal will not be published unless an operator resets the row.
+UPDATE device_update_outbox
+SET status = 'FAILED', attempts = attempts + 1, lock_expires_at = NULL, next_attempt_at = NULL, failure_reason = :failure_reason
+WHERE id = :id
+
+-- name: retry_later
+-- Back to waiting, with the reason kept.
+UPDATE device_update_outbox
+SET attempts = attempts + 1, next_attempt_at = :next_attempt_at, failure_reason = :failure_reason,
+    claimed_by = NULL, claimed_at = NULL, lock_expires_at = NULL
+WHERE id = :id
+
+-- name: release
+-- Gives a claimed row back untried.
+UPDATE device_update_outbox SET claimed_by = NULL, claimed_at = NULL, lock_expires_at = NULL
+WHERE id = :id AND status = 'PENDING'
+
+-- name: release_all
+-- Gives back every claimed row, whoever claimed it.
+UPDATE device_update_outbox SET claimed_by = NULL, claimed_at = NULL, lock_expires_at = NULL
+WHERE status = 'PENDING' AND claimed_by IS NOT NULL
+
+-- name: device_exists
+-- Whether there is such a device to publish to.
+SELECT 1 FROM user_devices WHERE id = :device_id
+
+-- name: list_rows
+-- Rows for people to look at, newest first.
+SELECT * FROM device_update_outbox
+WHERE (:status IS NULL OR status = :status) AND (:device_id IS NULL OR device_id = :device_id)
+  AND (:after = 0 OR id < :after)
+ORDER BY id DESC LIMIT :limit
+
+-- name: get_row
+-- One row, whole.
+SELECT * FROM device_update_outbox WHERE id = :id
+
+-- name: failed_ids
+-- Every row that has been given up.
+SELECT id FROM device_update_outbox WHERE status = 'FAILED' ORDER BY id
+
+-- name: reset
+-- Gives a FAILED row a new start.
+UPDATE device_update_outbox
+SET status = 'PENDING', attempts = 0, next_attempt_at = NULL, failure_reason = NULL,
+    claimed_by = NULL, claimed_at = NULL, lock_expires_at = NULL
+WHERE id = :id AND status = 'FAILED'
+
+-- name: counts
+-- How many rows wait and how many have failed, each counted on its own partial index; delivered ones are not counted.
+SELECT (SELECT COUNT(*) FROM device_update_outbox WHERE status = 'PENDING') AS pending,
+       (SELECT COUNT(*) FROM device_update_outbox WHERE status = 'FAILED') AS failed,
+       (SELECT :now_ms - created_at FROM device_update_outbox WHERE status = 'PENDING' ORDER BY id LIMIT 1) AS oldest_pending_ms
+
+-- name: next_due
+-- When the next waiting row wants another look.
+SELECT MIN(MAX(COALESCE(next_attempt_at, 0), COALESCE(lock_expires_at, 0))) AS due_at
+FROM device_update_outbox WHERE status = 'PENDING'
+
+-- name: evict_delivered
+-- Removes delivered rows past their retention, a bounded number at a time.
+DELETE FROM device_update_outbox WHERE id IN (
+    SELECT id FROM device_update_outbox
+    WHERE status = 'DELIVERED' AND delivered_at < :before_ms ORDER BY delivered_at LIMIT :limit)

@@ -1,0 +1,53 @@
+"""When each device was last seen: collected in memory, written in batches. A poll writes nothing.
+
+What a crash loses is at most one interval of last-seen times, which the next poll of each device restores.
+"""
+
+import asyncio
+
+import structlog
+
+from restante.database.connection import Connection
+from restante.database.database import Database
+from restante.database.errors import DatabaseError
+from restante.database.queries import queries_beside
+
+SQL = queries_beside(__file__)
+log = structlog.get_logger()
+
+INTERVAL_SECONDS = 30.0
+# Small enough that a flush never holds the writer for long.
+BATCH = 1000
+
+
+class Presence:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # Device id → seconds since the epoch. Polls write to it directly.
+        self.seen: dict[int, float] = {}
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(INTERVAL_SECONDS)
+            try:
+                await self.run_once()
+            except DatabaseError as error:
+                log.error("last-seen times could not be written, they are kept", error=str(error))
+
+    async def run_once(self) -> int:
+        """Write what was collected; how many devices."""
+        seen, self.seen = self.seen, {}
+        rows = list(seen.items())
+        for start in range(0, len(rows), BATCH):
+            try:
+                await self._database.write(write_last_seen, rows[start : start + BATCH])
+            except DatabaseError:
+                self.seen = dict(rows[start:]) | self.seen
+                raise
+        return len(rows)
+
+
+def write_last_seen(conn: Connection, seen: list[tuple[int, float]]) -> None:
+    conn.run_many(
+        SQL.last_seen, [{"device_id": device_id, "seen_ms": int(at * 1000)} for device_id, at in seen]
+    )

@@ -1,0 +1,22 @@
+-- name: insert_key
+-- The newest key signs from now on.
+INSERT INTO signing_keys (kid, sealed_key, created_at) VALUES (:kid, :sealed_key, :now_ms)
+
+-- name: insert_first_key
+-- Where two processes start at once on an empty table, one key is enough.
+INSERT INTO signing_keys (kid, sealed_key, created_at)
+SELECT :kid, :sealed_key, :now_ms WHERE NOT EXISTS (SELECT 1 FROM signing_keys WHERE verifies_until IS NULL)
+
+-- name: retire_keys
+-- Those that signed until now verify for as long as their last tokens live.
+UPDATE signing_keys SET verifies_until = :verifies_until WHERE verifies_until IS NULL OR verifies_until > :verifies_until
+
+-- name: verifying_keys
+-- Newest first: the first one signs.
+SELECT kid, sealed_key, verifies_until FROM signing_keys
+WHERE verifies_until IS NULL OR verifies_until > :now_ms
+ORDER BY id DESC
+
+-- name: delete_retired
+-- A key that verifies nothing any more is no use to anybody but a thief.
+DELETE FROM signing_keys WHERE verifies_until <= :now_ms

@@ -1,0 +1,266 @@
+"""The fast lane: answers the hot requests without the whole of HTTP.
+
+    bytes ─▶ whole, plain and known? ─yes▶ hot handler ─▶ bytes
+                     │no
+                     ▼
+             uvicorn's protocol, which stays the only real HTTP parser
+
+One connection may mix both: at every message boundary the fast lane looks first. The machinery of uvicorn's protocol
+is built on a connection when it is first needed, so that a parked poll is little more than this object. The same place
+sets deadlines for slow senders and bounds the number of connections, neither of which ASGI can.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from restante.core.errors import BadInput, RestanteError, Unavailable
+from restante.core.pacing import retry_after_seconds
+from restante.server.deadlines import GONE, NEVER, Deadlines
+from restante.server.request_forms import RequestForms
+from restante.web.answer import Answer
+from restante.web.hot import Waits
+from restante.web.routes import Shape
+
+PIPELINED_BYTES_MAX = 65536
+# Over the cap a connection is kept just long enough to be told so; far over it, not even that.
+REFUSED_SECONDS = 2.0
+REFUSED_MAX = 1000
+
+class RequestTimeout(RestanteError):
+    """The request took too long to arrive."""
+
+    status = 408
+
+
+@dataclass(slots=True)
+class LaneShared:
+    """What all connections of a server have in common."""
+
+    forms: RequestForms
+    shape: Shape
+    deadlines: Deadlines
+    connections_max: int = 20_000
+    header_seconds: float = 10.0
+    body_seconds: float = 30.0
+    keep_alive_seconds: float = 75.0
+    is_closing: bool = False
+    hot_requests: int = 0
+    refused_connections: int = 0
+    slow_senders_cut: int = 0
+    config: Any = None
+    server_state: Any = None
+    app_state: Any = None
+    loop: Any = None
+    date_line: bytes = b""
+    _dated: Any = field(default=None, repr=False)
+
+    @property
+    def connections(self) -> int:
+        return len(self.server_state.connections) if self.server_state is not None else 0
+
+    def current_date_line(self) -> bytes:
+        """The Date header as uvicorn has it, which renews its default headers every second."""
+        headers = self.server_state.default_headers
+        if headers is not self._dated:
+            self._dated = headers
+            self.date_line = b"".join(b"%b: %b\r\n" % pair for pair in headers)
+        return self.date_line
+
+
+def fast_lane_class(shared: LaneShared) -> type[HttpToolsProtocol]:
+    """The protocol class for uvicorn's `http` option."""
+    return type("FastLane", (_FastLane,), {"shared": shared})
+
+
+class _FastLane(HttpToolsProtocol):
+    shared: LaneShared
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        shared = self.shared
+        shared.config, shared.server_state, shared.app_state, shared.loop = config, server_state, app_state, _loop
+        self.due = NEVER
+        self.slot = -1
+        self._is_full = False  # uvicorn's own machinery has been built
+        self._is_within_message = False  # uvicorn's parser has begun a request and not finished it
+        self._is_answering = False  # a hot request waits for its answer
+        self._is_refused = False
+        self._behind = b""  # what arrived behind a hot request that is not answered yet
+        self._owner: Waits | None = None
+        self._parked: Any = None
+
+    # The transport's side.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        shared = self.shared
+        self.transport = transport
+        connections = shared.server_state.connections
+        connections.add(self)
+        self.due = time.monotonic() + shared.header_seconds
+        over = len(connections) - shared.connections_max
+        if over > 0:
+            shared.refused_connections += 1
+            self._is_refused = True
+            self.due = time.monotonic() + REFUSED_SECONDS
+            if over > REFUSED_MAX:
+                self._refuse()
+        shared.deadlines.watch(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_answering:
+            self._keep_for_later(data)
+        elif self._is_refused:
+            self._refuse()
+        elif self._is_within_message or not self._is_between_messages() or not self._try_hot(data):
+            self._hand_over(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.due = GONE
+        if self._owner is not None:
+            owner, self._owner = self._owner, None
+            owner.abandon(self._parked)
+        if self._is_full:
+            super().connection_lost(exc)
+        else:
+            self.shared.server_state.connections.discard(self)
+
+    def pause_writing(self) -> None:
+        if self._is_full:
+            super().pause_writing()
+        else:
+            self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._is_full:
+            super().resume_writing()
+        else:
+            self.transport.resume_reading()
+
+    def shutdown(self) -> None:
+        if self._is_full:
+            super().shutdown()
+        elif not self._is_answering:
+            self.transport.close()
+
+    # The lane's side: see web/hot.py.
+
+    def send(self, answer: Answer) -> None:
+        parts = [STATUS_LINE[answer.status], self.shared.current_date_line()]
+        parts += [b"%b: %b\r\n" % header for header in answer.headers]
+        if answer.status != 204:
+            parts.append(b"content-length: %d\r\n" % len(answer.body))
+        parts += (b"\r\n", answer.body)
+        self._write(b"".join(parts))
+
+    def send_idle(self, tail: bytes) -> None:
+        self._write(b"HTTP/1.1 204 No Content\r\n%b%b\r\n" % (self.shared.current_date_line(), tail))
+
+    def wait(self, owner: Waits, parked: Any, seconds: float) -> None:
+        if self._is_answering:
+            self._owner, self._parked = owner, parked
+            self.due = time.monotonic() + seconds
+            self.shared.deadlines.watch(self)
+
+    def _write(self, data: bytes) -> None:
+        self.transport.write(data)
+        self._is_answering = False
+        self._owner = self._parked = None
+        shared = self.shared
+        self.due = shared.deadlines.now + shared.keep_alive_seconds
+        if shared.is_closing:
+            self.transport.close()
+        elif self._behind:
+            behind, self._behind = self._behind, b""
+            self.transport.resume_reading()
+            self.data_received(behind)
+
+    # Recognising a hot request.
+
+    def _is_between_messages(self) -> bool:
+        return not self._is_full or self.cycle is None or self.cycle.response_complete
+
+    def _try_hot(self, data: bytes) -> bool:
+        """Answer the request here, if it is one the fast lane fully understands."""
+        shared = self.shared
+        request = shared.forms.recognise(data)
+        if request is None:
+            return False
+        if self._is_full:
+            self._unset_keepalive_if_required()
+        handler, query, headers = request
+        self._is_answering = True
+        self.due = NEVER
+        if handler(query, headers, self):
+            shared.hot_requests += 1
+            return True
+        self._is_answering = False
+        return False
+
+    def _keep_for_later(self, data: bytes) -> None:
+        self._behind += data
+        if len(self._behind) > PIPELINED_BYTES_MAX:
+            self.transport.pause_reading()
+
+    # Handing over to uvicorn, and watching over what it reads.
+
+    def _hand_over(self, data: bytes) -> None:
+        if not self._is_full:
+            shared, transport = self.shared, self.transport
+            HttpToolsProtocol.__init__(self, shared.config, shared.server_state, shared.app_state, shared.loop)
+            super().connection_made(transport)
+            self._is_full = True
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_within_message = True
+        self._expect_within(self.shared.header_seconds)
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._expect_within(self.shared.body_seconds)
+
+    def on_message_complete(self) -> None:
+        self._is_within_message = False
+        self.due = NEVER
+        super().on_message_complete()
+
+    def send_400_response(self, _msg: str) -> None:
+        self._end_with(self.shared.shape.error(BadInput("request", "valid HTTP/1.1")))
+
+    def _expect_within(self, seconds: float) -> None:
+        self.due = time.monotonic() + seconds
+        self.shared.deadlines.watch(self)
+
+    def on_due(self) -> None:
+        """The deadline of whatever this connection is at has passed."""
+        self.due = NEVER
+        if self._owner is not None:
+            owner, self._owner = self._owner, None
+            owner.expire(self._parked)
+        elif self._is_within_message:
+            self.shared.slow_senders_cut += 1
+            self._end_with(self.shared.shape.error(RequestTimeout()))
+        else:
+            self.transport.close()
+
+    def _refuse(self) -> None:
+        seconds = retry_after_seconds(id(self) >> 4, 1, 10)
+        self._end_with(
+            self.shared.shape.error(Unavailable("too many connections", retry_after_seconds=seconds))
+        )
+
+    def _end_with(self, answer: Answer) -> None:
+        self.send(answer.with_headers((b"connection", b"close")))
+        self.transport.close()

@@ -1,0 +1,57 @@
+"""Is the process alive (`/healthz`), and can it serve (`/readyz`): for load balancers and supervisors."""
+
+import asyncio
+
+import msgspec
+
+from restante.core.errors import Unavailable
+from restante.database.connection import Connection
+from restante.database.database import Database
+from restante.database.errors import DatabaseError
+from restante.identity import revisions
+from restante.updates.wire import SHAPE
+from restante.web.ask import Ask
+from restante.web.routes import Access, Route
+
+READY_WITHIN_SECONDS = 2.0
+
+
+class Health(msgspec.Struct):
+    status: str
+
+
+class HealthRoutes:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/healthz", self.alive, Access.open, "Is the process alive", shape=SHAPE, tag="server"),
+            Route(
+                "GET",
+                "/readyz",
+                self.ready,
+                Access.open,
+                "Can the server read and write",
+                shape=SHAPE,
+                tag="server",
+                refusals=(503,),
+            ),
+        ]
+
+    async def alive(self, _ask: Ask) -> Health:
+        return Health("ok")
+
+    async def ready(self, _ask: Ask) -> Health:
+        """Ready means that a read is answered and a write gets its turn."""
+        try:
+            async with asyncio.timeout(READY_WITHIN_SECONDS):
+                await self._database.read(revisions.current)
+                await self._database.write(_nothing)
+        except (TimeoutError, DatabaseError) as error:
+            raise Unavailable("the database does not answer", retry_after_seconds=1) from error
+        return Health("ready")
+
+
+def _nothing(_conn: Connection) -> None:
+    """A write that changes nothing: it proves that the writer takes turns."""

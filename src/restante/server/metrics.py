@@ -1,0 +1,143 @@
+"""Every metric the server gives out, in one place: `GET /metrics` in the Prometheus text format.
+
+The hot paths count with plain integers; a collector reads them when somebody asks. Labels never carry an id, a token
+or anything else a caller can choose freely.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from restante.database.database import Database
+from restante.delivery import outbox
+from restante.delivery.dispatcher import Dispatcher
+from restante.identity.device_tokens import DeviceTokens
+from restante.server.fast_lane import LaneShared
+from restante.updates.poll import Poll
+from restante.updates.wire import SHAPE
+from restante.web.answer import NO_STORE, Answer
+from restante.web.ask import Ask
+from restante.web.routes import Access, Route
+
+
+class MetricsSources(NamedTuple):
+    """Whose counts are given out."""
+
+    database: Database
+    poll: Poll
+    dispatcher: Dispatcher
+    lane: LaneShared
+    tokens: DeviceTokens
+
+
+class Meaning(NamedTuple):
+    kind: type[CounterMetricFamily] | type[GaugeMetricFamily]
+    help: str
+    label: str | None = None
+
+
+METRICS = {
+    "restante_polls": Meaning(CounterMetricFamily, "Polls for device updates answered, by outcome.", "outcome"),
+    "restante_signals_delivered": Meaning(CounterMetricFamily, "Signals handed to devices."),
+    "restante_parked_polls": Meaning(GaugeMetricFamily, "Polls that wait for a signal now."),
+    "restante_known_tails": Meaning(GaugeMetricFamily, "Devices whose idle polls are answered from memory."),
+    "restante_cached_tokens": Meaning(GaugeMetricFamily, "Verified device tokens in memory."),
+    "restante_connections": Meaning(GaugeMetricFamily, "Open client connections."),
+    "restante_connections_refused": Meaning(CounterMetricFamily, "Connections refused over the cap."),
+    "restante_slow_senders_cut": Meaning(CounterMetricFamily, "Requests cut off because they arrived too slowly."),
+    "restante_fast_lane_requests": Meaning(CounterMetricFamily, "Requests answered by the fast lane."),
+    "restante_outbox_rows": Meaning(GaugeMetricFamily, "Outbox rows, by status.", "status"),
+    "restante_outbox_oldest_pending_seconds": Meaning(GaugeMetricFamily, "Age of the oldest pending outbox row."),
+    "restante_outbox_dispatched": Meaning(CounterMetricFamily, "Outbox rows dispatched, by outcome.", "outcome"),
+    "restante_commits": Meaning(CounterMetricFamily, "Write transactions committed."),
+    "restante_writes": Meaning(CounterMetricFamily, "Writes made; several share one commit."),
+}
+
+
+class Metrics:
+    def __init__(self, sources: MetricsSources) -> None:
+        self._sources = sources
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+        self._requests = Counter(
+            "restante_http_requests",
+            "Requests answered by the application, by route and status.",
+            ["method", "route", "status"],
+            registry=self._registry,
+        )
+        self._durations = Histogram(
+            "restante_http_request_duration_seconds",
+            "Time from request to answer in the application; a long poll's wait is in it.",
+            ["method", "route"],
+            registry=self._registry,
+        )
+        self._counts: dict[str, int | None] = {}
+        self._registry.register(_Collector(self))
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/metrics", self.metrics, Access.open, "Prometheus metrics", shape=SHAPE, tag="server")]
+
+    async def metrics(self, _ask: Ask) -> Answer:
+        self._counts = await self._sources.database.read(outbox.counts)
+        body = generate_latest(self._registry)
+        return Answer(200, ((b"content-type", CONTENT_TYPE_LATEST.encode()), NO_STORE), body)
+
+    def observe(self, route: Route, status: int, seconds: float) -> None:
+        self._requests.labels(route.method, route.path, str(status)).inc()
+        self._durations.labels(route.method, route.path).observe(seconds)
+
+    def values(self) -> Iterator[tuple[str, str | None, float]]:
+        """Every metric of METRICS: name, label value, value."""
+        poll, totals = self._sources.poll, self._sources.poll.totals
+        yield "restante_polls", "idle", totals.idle
+        yield "restante_polls", "signals", totals.with_signals
+        yield "restante_polls", "cursor_expired", totals.cursor_expired
+        yield "restante_polls", "rate_limited", totals.rate_limited
+        yield "restante_signals_delivered", None, totals.signals
+        yield "restante_parked_polls", None, poll.bell.waiting_count
+        yield "restante_known_tails", None, len(poll.bell.known)
+        yield "restante_cached_tokens", None, self._sources.tokens.cached_count
+        yield from self._lane_values()
+        yield from self._outbox_values()
+        yield "restante_commits", None, self._sources.database.commits
+        yield "restante_writes", None, self._sources.database.writes
+
+    def _lane_values(self) -> Iterator[tuple[str, str | None, float]]:
+        lane = self._sources.lane
+        yield "restante_connections", None, lane.connections
+        yield "restante_connections_refused", None, lane.refused_connections
+        yield "restante_slow_senders_cut", None, lane.slow_senders_cut
+        yield "restante_fast_lane_requests", None, lane.hot_requests
+
+    def _outbox_values(self) -> Iterator[tuple[str, str | None, float]]:
+        totals = self._sources.dispatcher.totals
+        yield "restante_outbox_dispatched", "delivered", totals.delivered
+        yield "restante_outbox_dispatched", "retried", totals.retried
+        yield "restante_outbox_dispatched", "failed", totals.failed
+        yield "restante_outbox_rows", "pending", self._counts.get("pending") or 0
+        yield "restante_outbox_rows", "failed", self._counts.get("failed") or 0
+        yield "restante_outbox_oldest_pending_seconds", None, (self._counts.get("oldest_pending_ms") or 0) / 1000
+
+
+@dataclass(eq=False)
+class _Collector(Collector):
+    metrics: Metrics
+
+    def collect(self) -> Iterator[Metric]:
+        families = {
+            name: meaning.kind(name, meaning.help, labels=[meaning.label] if meaning.label else None)
+            for name, meaning in METRICS.items()
+        }
+        for name, label, value in self.metrics.values():
+            families[name].add_metric([label] if label else [], value)
+        yield from families.values()
+
+    def describe(self) -> list[Metric]:
+        return []

@@ -1,0 +1,146 @@
+"""What goes over the wire, as JSON Schema: bodies, successes and refusals in the shape of device updates.
+
+Knows types and errors, nothing of paths or access. The schemas of all types are made in one go, so that two
+types of the same name get different ones. Examples of refusals are written by the shape itself: they cannot
+differ from what is sent. A route of another shape, a page, has statuses and no schemas.
+"""
+
+import inspect
+import types
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from restante.core.errors import (
+    BadInput,
+    Conflict,
+    NotAllowed,
+    NotAuthenticated,
+    NotFound,
+    RestanteError,
+    TooLarge,
+    TooManyRequests,
+    Unavailable,
+    Unprocessable,
+    WrongMediaType,
+)
+from restante.updates.wire import SHAPE
+from restante.web.answer import Answer
+from restante.web.routes import Route
+
+Schema = dict[str, Any]
+
+_REF = "#/components/schemas/{name}"
+# Headers that every answer has: nothing to say about them at each refusal.
+_USUAL_HEADERS = (b"content-type", b"cache-control")
+
+
+class ErrorDetail(msgspec.Struct):
+    code: Annotated[int, Meta(description="What went wrong, for programs.", examples=[5000])]
+    what: Annotated[str, Meta(description="What went wrong, for people.")]
+    key: Annotated[str, Meta(description="The same in a word, where there is one.")] | UnsetType = UNSET
+    params: Annotated[dict[str, Any], Meta(description="How to recover.")] | UnsetType = UNSET
+
+
+class Error(msgspec.Struct):
+    """Every refusal."""
+
+    error: ErrorDetail
+
+
+_REFUSALS: dict[int, RestanteError] = {
+    error.status: error
+    for error in (
+        BadInput("name", "a value, it is required"),
+        NotAuthenticated(),
+        NotAllowed(),
+        NotFound(),
+        Conflict(),
+        TooLarge(),
+        WrongMediaType(),
+        Unprocessable(),
+        TooManyRequests(retry_after_seconds=5),
+        Unavailable(retry_after_seconds=5),
+    )
+}
+
+
+class WireSchemas:
+    """The schemas of everything that these routes take and give."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        shown = [kind for route in routes for kind in (*_body_types(route), *_data_types(route))]
+        kinds = list(dict.fromkeys([Error, *shown]))
+        schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
+        self._by_type: dict[Any, Schema] = dict(zip(kinds, map(_portable, schemas), strict=True))
+        self.components: dict[str, Schema] = {name: _portable(each) for name, each in sorted(components.items())}
+
+    def body(self, route: Route) -> Schema | None:
+        return next((self._by_type[kind] for kind in _body_types(route)), None)
+
+    def success(self, route: Route) -> dict[str, Any]:
+        """The success as a response object; no word of a body where the handler writes its own."""
+        description = {"description": HTTPStatus(route.status).phrase}
+        alternatives = [self._by_type[kind] for kind in _data_types(route)]
+        if not alternatives or route.status == HTTPStatus.NO_CONTENT:
+            return description
+        data = alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
+        wrapped = {"type": "object", "properties": {"data": data}, "required": ["data"]}
+        return {**description, "content": {"application/json": {"schema": wrapped}}}
+
+    def refusals(self) -> dict[str, dict[str, Any]]:
+        """The refusals as named response objects, for `refusal` to point to."""
+        return {type(error).__name__: self._refusal_in_full(error) for error in _REFUSALS.values()}
+
+    def _refusal_in_full(self, error: RestanteError) -> dict[str, Any]:
+        answer = SHAPE.error(error)
+        headers = {
+            name.decode(): {"schema": {"type": "string"}, "example": value.decode()}
+            for name, value in answer.headers
+            if name not in _USUAL_HEADERS
+        }
+        content = {"schema": self._by_type[Error], "example": msgspec.json.decode(answer.body)}
+        return {
+            "description": (type(error).__doc__ or "").splitlines()[0],
+            **({"headers": headers} if headers else {}),
+            "content": {"application/json": content},
+        }
+
+
+def refusal(route: Route, status: int) -> dict[str, Any]:
+    """The response object of a status that is not the route's success."""
+    if status in _REFUSALS and route.shape is SHAPE:
+        return {"$ref": f"#/components/responses/{type(_REFUSALS[status]).__name__}"}
+    return {"description": HTTPStatus(status).phrase}
+
+
+def _body_types(route: Route) -> list[Any]:
+    return [] if route.body_type is None else [route.body_type]
+
+
+def _data_types(route: Route) -> list[Any]:
+    """What may stand under `data`. An Answer, a missing hint and a page say nothing about that."""
+    if route.shape is not SHAPE:
+        return []
+    result = route.result_type
+    # A union is taken apart because msgspec describes only those that it could also read back.
+    kinds = get_args(result) if get_origin(result) in (Union, types.UnionType) else (result,)
+    return [kind for kind in kinds if kind not in (Answer, None, Any)]
+
+
+def _portable(schema: Any) -> Any:
+    """The schema with docstrings as plain text, and patterns that are understood outside Python."""
+    if isinstance(schema, dict):
+        return {key: _portable_value(key, value) for key, value in schema.items()}
+    return [_portable(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def _portable_value(key: str, value: Any) -> Any:
+    if key == "description" and isinstance(value, str):
+        return inspect.cleandoc(value)
+    if key == "pattern" and isinstance(value, str):
+        return value.replace(r"\A", "^").replace(r"\Z", "$")
+    return _portable(value)

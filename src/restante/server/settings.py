@@ -1,0 +1,189 @@
+"""Every setting, declared once: name with the unit at its end, type, what it may be, what it means, default.
+
+The command line's flags, the environment variables, the TOML keys, the checks at the start and
+docs/settings.md are all made from these declarations; adding a setting is adding one. Where values come from
+is the business of `settings_sources.py`.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
+
+from restante.identity.issuers import OutsideIssuer
+from restante.server.setting_kinds import (
+    Address,
+    Folder,
+    Fraction,
+    Issuers,
+    KeyText,
+    Kind,
+    ListenAddress,
+    OneOf,
+    PublicUrl,
+    Whole,
+    YesOrNo,
+)
+
+ENVIRONMENT_PREFIX = "RESTANTE_"
+_LOCAL = Address("127.0.0.1", 8080)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What is known of a setting before anybody gave it a value."""
+
+    name: str
+    default: Any
+    kind: Kind
+    meaning: str
+    secret: bool
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.name.upper()
+
+    @property
+    def flag(self) -> str | None:
+        """None for a secret, as command lines are seen by everybody on the machine."""
+        return None if self.secret else "--" + self.name.replace("_", "-")
+
+    def shown(self, value: object) -> str:
+        """The value for human eyes, which see no secrets."""
+        if value is None or value == ():
+            return ""
+        if self.secret:
+            return "(hidden)"
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, float):
+            return f"{value:g}"
+        if isinstance(value, tuple) and not isinstance(value, Address):
+            return ", ".join(issuer.issuer for issuer in value)
+        return str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    data: Annotated[
+        Path, Folder(), "The folder that holds the database, the master key and everything else kept."
+    ] = Path("data")
+    listen: Annotated[Address, ListenAddress(), "Where the server listens."] = _LOCAL
+    public_url: Annotated[
+        str | None,
+        PublicUrl(),
+        "The address devices and people reach the server under; without it, the one each request came to.",
+    ] = None
+    log_format: Annotated[
+        Literal["auto", "console", "json"],
+        OneOf(("auto", "console", "json")),
+        "How log lines are written; auto is console on a terminal and json elsewhere.",
+    ] = "auto"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        OneOf(("debug", "info", "warning", "error")),
+        "The least important log lines to write.",
+    ] = "info"
+    master_key: Annotated[
+        str | None,
+        KeyText(),
+        "What private keys are sealed with at rest; without it, a key file is made in the data folder.",
+    ] = field(default=None, repr=False)
+    access_token_seconds: Annotated[int, Whole(1, 604_800), "How long a device's access token is valid."] = (
+        3600
+    )
+    refresh_token_days: Annotated[int, Whole(1, 3650), "How long a device's refresh token is valid."] = 30
+    session_hours: Annotated[int, Whole(1, 8760), "How long a person stays signed in."] = 12
+    issuers: Annotated[
+        tuple[OutsideIssuer, ...],
+        Issuers(),
+        "Outside issuers whose device tokens are accepted too; in the environment and as a flag: JSON.",
+    ] = ()
+    token_cache_max: Annotated[
+        int, Whole(0, 100_000_000), "How many verified tokens are remembered in memory."
+    ] = 1_000_000
+    tail_cache_max: Annotated[
+        int, Whole(0, 100_000_000), "For how many devices the newest signal's place is remembered in memory."
+    ] = 2_000_000
+    poll_interval_seconds: Annotated[
+        int,
+        Whole(1, 86_400),
+        "How often a device is asked to poll; each one's moment is spread over the interval.",
+    ] = 300
+    rollout_poll_interval_seconds: Annotated[
+        int, Whole(1, 86_400), "How often a device is asked to poll while a rollout wants speed."
+    ] = 15
+    rollout_window_seconds: Annotated[
+        int, Whole(0, 86_400), "How long after a signal a device is asked to poll at the rollout's pace."
+    ] = 600
+    poll_rate_per_second: Annotated[
+        float, Fraction(0.001, 100_000), "How many polls a second one device may make over time."
+    ] = 1.0
+    poll_burst: Annotated[int, Whole(1, 1_000_000), "How many polls one device may make at once."] = 20
+    retry_after_spread_seconds: Annotated[
+        int, Whole(0, 3600), "Over how long the return of refused callers is spread."
+    ] = 5
+    coalesce_milliseconds: Annotated[
+        int, Whole(0, 10_000), "How long a woken poll waits for more signals before it is answered."
+    ] = 5
+    log_keep_signals: Annotated[
+        int, Whole(1, 1_000_000), "How many of each device's signals are kept; older ones are trimmed."
+    ] = 1000
+    direct_signals: Annotated[
+        bool, YesOrNo(), "Write signals straight to the devices' logs instead of through the outbox."
+    ] = False
+    outbox_interval_seconds: Annotated[
+        float, Fraction(0.01, 3600), "How often an idle dispatcher looks into the outbox unasked."
+    ] = 5.0
+    outbox_batch: Annotated[int, Whole(1, 10_000), "How many outbox rows the dispatcher claims at once."] = (
+        100
+    )
+    outbox_lease_seconds: Annotated[
+        float,
+        Fraction(0.1, 3600),
+        "How long claimed rows are the dispatcher's own before another may take them.",
+    ] = 30.0
+    outbox_retry_base_seconds: Annotated[
+        float,
+        Fraction(0.01, 86_400),
+        "The wait after a row's first failure; it doubles with each further one.",
+    ] = 1.0
+    outbox_retry_max_seconds: Annotated[
+        float, Fraction(0.01, 86_400), "The longest wait between two attempts at a row."
+    ] = 300.0
+    outbox_attempts_max: Annotated[
+        int, Whole(1, 1000), "After how many failed attempts a row is given up as FAILED."
+    ] = 10
+    outbox_keep_delivered_days: Annotated[
+        int, Whole(0, 3650), "How long delivered rows stay in the outbox to be looked at."
+    ] = 7
+    connections_max: Annotated[
+        int, Whole(1, 10_000_000), "How many connections are open at most; further ones are refused."
+    ] = 20_000
+    header_deadline_seconds: Annotated[
+        float, Fraction(0.1, 3600), "How long a client may take to send a request's headers."
+    ] = 10.0
+    body_deadline_seconds: Annotated[
+        float, Fraction(0.1, 3600), "How long a client may take to send a request's body."
+    ] = 30.0
+    keep_alive_seconds: Annotated[
+        float, Fraction(0.1, 86_400), "How long an idle connection is kept for the client's next request."
+    ] = 75.0
+    body_bytes_max: Annotated[int, Whole(1024, 1_073_741_824), "How large a request's body may be."] = (
+        1_048_576
+    )
+    shutdown_seconds: Annotated[
+        float, Fraction(0, 600), "How long requests in progress may take to finish when the server stops."
+    ] = 1.5
+
+
+def declarations() -> Iterator[Declaration]:
+    hints = get_type_hints(Settings, include_extras=True)
+    for each in dataclasses.fields(Settings):
+        kind, meaning = hints[each.name].__metadata__
+        # What is not to be seen when the settings are printed is a secret everywhere.
+        yield Declaration(each.name, each.default, kind, meaning, secret=not each.repr)
+
+
+DECLARED: dict[str, Declaration] = {declaration.name: declaration for declaration in declarations()}

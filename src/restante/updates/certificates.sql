@@ -1,0 +1,40 @@
+-- name: own_account
+-- Whether certificates of this user can be made through the account.
+SELECT id FROM acme_accounts WHERE id = :acct_id AND user_id = :user_id
+
+-- name: create
+-- A certificate that is still to be issued.
+INSERT INTO cert_records (user_id, acct_id, domain_name, sans, created_at, updated_at)
+VALUES (:user_id, :acct_id, :domain_name, :sans, :now_ms, :now_ms)
+RETURNING id
+
+-- name: add_imported
+-- A certificate that was issued elsewhere.
+INSERT INTO cert_records
+    (user_id, domain_name, sans, status, issue_number, serial, issuer, not_before, not_after, certificate_pem,
+     chain_pem, enc_privkey, privkey_nonce, privkey_tag, sealed_data_key, created_at, updated_at)
+VALUES (:user_id, :domain_name, :sans, 'issued', 1, :serial, :issuer, :not_before, :not_after, :certificate_pem,
+        :chain_pem, :enc_privkey, :privkey_nonce, :privkey_tag, :sealed_data_key, :now_ms, :now_ms)
+RETURNING id
+
+-- name: get
+-- A certificate, if it is this user's.
+SELECT r.*,
+       (SELECT count(*) FROM cert_record_devices c JOIN user_devices d ON d.id = c.device_id
+        WHERE c.cert_record_id = r.id AND d.revoked_at IS NULL) AS devices_count
+FROM cert_records r WHERE r.id = :cert_id AND r.user_id = :user_id
+
+-- name: list_of_user
+-- A user's certificates, a page of them, without their contents.
+SELECT r.id, r.domain_name, r.sans, r.acct_id, r.status, r.serial, r.issuer, r.not_before, r.not_after,
+       r.created_at, r.updated_at, r.revoked_at,
+       (SELECT count(*) FROM cert_record_devices c JOIN user_devices d ON d.id = c.device_id
+        WHERE c.cert_record_id = r.id AND d.revoked_at IS NULL) AS devices_count
+FROM cert_records r WHERE r.user_id = :user_id AND r.id > :after ORDER BY r.id LIMIT :limit
+
+-- name: revoke
+-- Ends a certificate; nobody needs its keys any more.
+UPDATE cert_records
+SET status = 'revoked', revoked_at = :now_ms, updated_at = :now_ms,
+    enc_privkey = NULL, privkey_nonce = NULL, privkey_tag = NULL, sealed_data_key = NULL
+WHERE id = :cert_id AND status <> 'revoked'

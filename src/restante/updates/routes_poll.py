@@ -1,0 +1,89 @@
+"""`GET /apiv1/devices/self/updates` for the application: the plain way to the same poll that the fast lane takes."""
+
+import asyncio
+from typing import Any
+
+from starlette.requests import Request
+
+from restante.core.cursor import parse_cursor, parse_if_none_match
+from restante.core.errors import BadInput
+from restante.updates.poll import LIMIT_DEFAULT, LIMIT_MAX, WAIT_MAX_SECONDS, Poll
+from restante.updates.wire import SHAPE
+from restante.web.answer import Answer
+from restante.web.ask import Ask
+from restante.web.routes import Access, Query, Route
+
+_CURSOR = Query("cursor", "The last cursor seen; If-None-Match, where sent, takes precedence.", {"type": "string"})
+_LIMIT = Query(
+    "limit",
+    "How many signals at most.",
+    {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
+)
+_WAIT = Query(
+    "wait",
+    "For how many seconds to wait for a signal where there is none.",
+    {"type": "integer", "minimum": 0, "maximum": WAIT_MAX_SECONDS, "default": 0},
+)
+
+
+class PollRoutes:
+    def __init__(self, poll: Poll) -> None:
+        self._poll = poll
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                "GET",
+                "/apiv1/devices/self/updates",
+                self.updates,
+                Access.device,
+                "Poll for signals",
+                shape=SHAPE,
+                tag="device",
+                query=(_CURSOR, _LIMIT, _WAIT),
+                refusals=(204, 400, 409, 429, 503),
+            )
+        ]
+
+    async def updates(self, ask: Ask) -> Answer:
+        """200 with the signals after the cursor, or 204 where there are none. Both carry the cursor to send next time
+        as ETag, and X-Poll-Interval, the seconds after which to call again."""
+        cursor = _cursor_of(ask)
+        limit = ask.query_int("limit", LIMIT_DEFAULT, 1, LIMIT_MAX)
+        wait = ask.query_int("wait", 0, 0, WAIT_MAX_SECONDS)
+        refusal = self._poll.admit(ask.device.device_id)
+        if refusal is not None:
+            raise refusal
+        return await self._answer(ask, cursor, limit, wait)
+
+    async def _answer(self, ask: Ask, cursor: bytes | None, limit: int, wait: int) -> Answer:
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Answer] = loop.create_future()
+        parked = self._poll.start(ask.device.device_id, cursor, limit, wait > 0, answered.set_result)
+        timer = loop.call_later(wait, self._poll.expire, parked) if wait else None
+        hang_up = asyncio.ensure_future(_hang_up(ask.request))
+        try:
+            either: list[asyncio.Future[Any]] = [answered, hang_up]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            return answered.result() if answered.done() else Answer(204)
+        finally:
+            self._poll.abandon(parked)
+            hang_up.cancel()
+            if timer is not None:
+                timer.cancel()
+
+
+async def _hang_up(request: Request) -> None:
+    message: Any = {}
+    while message.get("type") != "http.disconnect":
+        message = await request.receive()
+
+
+def _cursor_of(ask: Ask) -> bytes | None:
+    headers = ask.request.headers.getlist("if-none-match")
+    if len(headers) > 1:
+        raise BadInput("If-None-Match", "one value")
+    if headers:
+        return str(parse_if_none_match(headers[0])).encode()
+    text = ask.query_text("cursor")
+    return None if text is None else str(parse_cursor(text)).encode()

@@ -1,0 +1,170 @@
+"""The wrap worker: turns pending sentinels into data keys that only the device in question can open.
+
+    read a batch of pending rows ─▶ seal each data key (no transaction) ─▶ one write: compare, set and tell
+
+A wrap counts only if, when it is stored, the sentinel still stands, the certificate still is at the issue
+whose data key was wrapped, and the device still has the key it was wrapped for; otherwise the row is left for
+the next round. The signal is written in the same transaction, for exactly the rows that changed. One row that
+cannot be wrapped (a key that is no good point, a data key the master key does not open) is logged and holds
+back no other.
+"""
+
+import asyncio
+from base64 import b64encode
+from typing import Literal, NamedTuple
+
+import structlog
+from nacl.exceptions import CryptoError
+
+from restante.database.connection import Connection
+from restante.database.database import Database
+from restante.database.errors import DatabaseError
+from restante.database.queries import queries_beside
+from restante.database.writer import ForeignCommit
+from restante.delivery.signals import Emit, Signal
+from restante.identity.master_key import MasterKey, MasterKeyError
+from restante.updates.assignments import WrapsPending
+from restante.updates.sealing import DATA_KEY_PURPOSE, PENDING_WRAP, WRAP_ALG, key_fingerprint, wrap_data_key
+
+SQL = queries_beside(__file__)
+log = structlog.get_logger()
+
+BATCH_MAX = 200
+INTERVAL_SECONDS = 5.0
+
+
+class PendingWrap(NamedTuple):
+    cert_record_id: int
+    device_id: int
+    issue_number: int
+    sealed_data_key: bytes
+    dev_pk: bytes
+
+
+class Wrapped(NamedTuple):
+    pending: PendingWrap
+    device_keyfp: bytes
+    enc_data_key: bytes
+
+
+def pending_batch(conn: Connection, after_cert: int, after_device: int) -> list[PendingWrap]:
+    """Rows to wrap, in key order from behind the given one."""
+    rows = conn.all(
+        SQL.pending_batch,
+        pending=PENDING_WRAP,
+        after_cert=after_cert,
+        after_device=after_device,
+        limit=BATCH_MAX,
+    )
+    return [PendingWrap(**row) for row in rows]
+
+
+def wrap_batch(batch: list[PendingWrap], master_key: MasterKey) -> list[Wrapped]:
+    """The cryptography of a batch: a few tenths of a millisecond for each row."""
+    wrapped = []
+    for row in batch:
+        try:
+            data_key = master_key.open(row.sealed_data_key, DATA_KEY_PURPOSE)
+            enc_data_key = wrap_data_key(data_key, row.dev_pk)
+        except (CryptoError, MasterKeyError) as error:
+            log.error("data key not wrapped", cert_id=row.cert_record_id, device_id=row.device_id, error=str(error))
+            continue
+        wrapped.append(Wrapped(row, key_fingerprint(row.dev_pk), enc_data_key))
+    return wrapped
+
+
+def store_wraps(conn: Connection, emit: Emit, wraps: list[Wrapped]) -> int:
+    """Store what still fits, tell those devices; how many."""
+    return sum(_store_wrap(conn, emit, wrapped) for wrapped in wraps)
+
+
+def _store_wrap(conn: Connection, emit: Emit, wrapped: Wrapped) -> bool:
+    cert_id, device_id = wrapped.pending.cert_record_id, wrapped.pending.device_id
+    changed = conn.run(
+        SQL.store_wrap,
+        cert_id=cert_id,
+        device_id=device_id,
+        issue_number=wrapped.pending.issue_number,
+        dev_pk=wrapped.pending.dev_pk,
+        device_keyfp=wrapped.device_keyfp,
+        wrap_alg=WRAP_ALG,
+        enc_data_key=wrapped.enc_data_key,
+        pending=PENDING_WRAP,
+    )
+    if not changed:
+        return False
+    fingerprint = b64encode(wrapped.device_keyfp).decode()
+    ref = {"cert_id": cert_id, "device_keyfp_b64": fingerprint, "wrap_alg": WRAP_ALG}
+    emit(conn, device_id, Signal("cert.wrap_ready", conn.now_ms, ref))
+    return True
+
+
+class WrapWorker:
+    """Wraps what is pending: when a commit says there is something, and every few seconds in any case."""
+
+    def __init__(
+        self,
+        database: Database,
+        master_key: MasterKey,
+        emit: Emit,
+        *,
+        interval_seconds: float = INTERVAL_SECONDS,
+    ) -> None:
+        self._database = database
+        self._master_key = master_key
+        self._emit = emit
+        self._interval_seconds = interval_seconds
+        self._rung = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        database.on_commit(self._hear)
+
+    async def run_once(self) -> int:
+        """Wrap everything that is pending now; how many wraps were made."""
+        done = 0
+        after = (0, 0)
+        while batch := await self._database.read(pending_batch, *after):
+            wraps = await asyncio.to_thread(wrap_batch, batch, self._master_key)
+            if wraps:
+                done += await self._database.write(store_wraps, self._emit, wraps)
+            after = (batch[-1].cert_record_id, batch[-1].device_id)
+        return done
+
+    async def run(self, stop: asyncio.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            while not stop.is_set():
+                self._rung.clear()
+                await self._run_round()
+                await self._wait(stopping)
+        finally:
+            self._loop = None
+            stopping.cancel()
+
+    async def _run_round(self) -> None:
+        try:
+            done = await self.run_once()
+        except DatabaseError as error:
+            log.error("wrapping failed, trying again later", error=str(error))
+            return
+        if done:
+            log.info("data keys wrapped", count=done)
+
+    async def _wait(self, stopping: "asyncio.Future[Literal[True]]") -> None:
+        """Until there is something to do, the interval is over, or the end."""
+        rung = asyncio.ensure_future(self._rung.wait())
+        try:
+            await asyncio.wait((rung, stopping), timeout=self._interval_seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            rung.cancel()
+
+    def _hear(self, announced: list[object]) -> None:
+        """Called in the writer's thread."""
+        loop = self._loop
+        if loop is None or not any(isinstance(event, WrapsPending | ForeignCommit) for event in announced):
+            return
+        try:
+            loop.call_soon_threadsafe(self._rung.set)
+        except RuntimeError:
+            # The loop was closed in this very moment; pending rows are found at the next start.
+            return

@@ -1,0 +1,164 @@
+import os
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from restante.cli import checks
+from restante.cli.checks import Finding, State, look
+from restante.cli.opening import opened_in
+from restante.database.sqlite import SqliteConnection, SqliteEngine
+from restante.delivery import log, outbox
+from restante.delivery.signals import Signal
+from restante.server.data_folder import DataFolder
+from restante.server.settings import Settings
+from tests.conftest import ManualClock
+
+HOUR_SECONDS = 3600
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    folder = DataFolder(tmp_path / "data")
+    with opened_in(folder):
+        pass
+    return folder
+
+
+def found(folder: DataFolder, subject: str, master_key: str | None = None) -> Finding:
+    settings = Settings(data=folder.path, master_key=master_key)
+    matching = [each for each in look(settings) if each.subject == subject]
+    assert len(matching) == 1, matching
+    return matching[0]
+
+
+@pytest.fixture
+def conn(folder: DataFolder, clock: ManualClock) -> Iterator[SqliteConnection]:
+    conn = SqliteEngine(folder.database_path, clock=clock).connect(writable=True)
+    conn.begin()
+    yield conn
+    conn.close()
+
+
+def test_a_missing_folder_is_no_problem_yet(tmp_path: Path) -> None:
+    finding = found(DataFolder(tmp_path / "nowhere" / "data"), "data folder")
+    assert finding.state is State.warning
+
+
+def test_a_folder_others_can_reach(folder: DataFolder) -> None:
+    assert found(folder, "data folder").state is State.ok
+    folder.path.chmod(0o750)
+    finding = found(folder, "data folder")
+    assert (finding.state, finding.remedy) == (State.warning, f"chmod 700 {folder.path}")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_is_not_ours(folder: DataFolder) -> None:
+    folder.path.chmod(0o500)
+    try:
+        assert found(folder, "data folder").state is State.problem
+    finally:
+        folder.path.chmod(0o700)
+
+
+def test_a_master_key_others_can_read(folder: DataFolder) -> None:
+    assert "not made yet" in found(folder, "master key").what
+    folder.master_key_path.write_text("x")
+    folder.master_key_path.chmod(0o600)
+    assert found(folder, "master key").state is State.ok
+    folder.master_key_path.chmod(0o640)
+    assert found(folder, "master key").state is State.problem
+    assert found(folder, "master key", master_key="ab" * 32).state is State.ok
+
+
+@pytest.mark.parametrize(
+    ("free_gib", "total_gib", "state"),
+    [(10, 100, State.ok), (0.9, 10, State.warning), (4, 100, State.warning), (0, 0, State.warning)],
+)
+def test_disk_space(free_gib: float, total_gib: float, state: State) -> None:
+    assert checks.disk_finding(int(free_gib * 1024**3), int(total_gib * 1024**3)).state is state
+
+
+@pytest.mark.parametrize(("year", "state"), [(1970, State.problem), (2030, State.ok), (2150, State.problem)])
+def test_the_systems_clock(year: int, state: State) -> None:
+    assert checks.clock_finding(datetime(year, 1, 1, tzinfo=UTC)).state is state
+
+
+def test_whether_a_server_runs(folder: DataFolder) -> None:
+    assert found(folder, "server").what == "not running"
+    with folder.lock():
+        assert found(folder, "server").what == f"running as process {os.getpid()}"
+
+
+def test_a_database_not_made_yet(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o700)
+    assert found(DataFolder(tmp_path / "data"), "database").state is State.warning
+
+
+def test_a_file_that_is_no_database(folder: DataFolder) -> None:
+    folder.database_path.write_text("something else " * 100)
+    assert found(folder, "database").state is State.problem
+
+
+def test_a_damaged_database(folder: DataFolder) -> None:
+    with sqlite3.connect(folder.database_path) as driver:
+        driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        page = driver.execute("PRAGMA page_size").fetchone()[0]
+    driver.close()
+    with folder.database_path.open("r+b") as file:
+        file.seek(3 * page)
+        file.write(os.urandom(2 * page))
+    states = [each.state for each in look(Settings(data=folder.path)) if each.subject == "database"]
+    assert State.problem in states
+
+
+def test_another_journal_mode(folder: DataFolder) -> None:
+    assert found(folder, "journal").state is State.ok
+    driver = sqlite3.connect(folder.database_path)
+    driver.execute("PRAGMA journal_mode = DELETE")
+    driver.close()
+    assert found(folder, "journal").state is State.problem
+
+
+def test_a_schema_that_is_behind(folder: DataFolder) -> None:
+    assert found(folder, "schema").state is State.ok
+    with sqlite3.connect(folder.database_path) as driver:
+        driver.execute("DELETE FROM schema_migrations WHERE number = 1")
+    driver.close()
+    finding = found(folder, "schema")
+    assert finding.state is State.problem
+    assert "0001_identity" in finding.what
+
+
+def test_a_schema_of_a_newer_version(folder: DataFolder) -> None:
+    with sqlite3.connect(folder.database_path) as driver:
+        driver.execute("INSERT INTO schema_migrations VALUES (9999, 'future', 0)")
+    driver.close()
+    findings = [each for each in look(Settings(data=folder.path)) if each.state is State.problem]
+    assert "newer version" in findings[0].what
+
+
+def test_signals_from_the_future(conn: SqliteConnection, clock: ManualClock) -> None:
+    assert checks.signal_times_finding(conn).state is State.ok
+    log.append(conn, 1, [Signal("test", 1, {})])
+    assert checks.signal_times_finding(conn).state is State.ok
+    clock.advance(-HOUR_SECONDS)
+    conn.commit()
+    conn.begin()
+    assert checks.signal_times_finding(conn).state is State.warning
+
+
+def test_the_outbox(conn: SqliteConnection, clock: ManualClock) -> None:
+    assert [each.state for each in checks.outbox_findings(conn)] == [State.ok]
+    outbox.enqueue(conn, 1, Signal("test", 1, {}))
+    assert [each.what for each in checks.outbox_findings(conn)] == ["1 waiting, none failed"]
+    clock.advance(HOUR_SECONDS)
+    conn.commit()
+    conn.begin()
+    (finding,) = checks.outbox_findings(conn)
+    assert (finding.state, finding.what) == (State.warning, "1 waiting, the oldest for 3600 s")
+    conn.run(outbox.SQL.mark_failed, id=1, failure_reason="no such log")
+    (finding,) = checks.outbox_findings(conn)
+    assert (finding.state, finding.what) == (State.warning, "1 FAILED")

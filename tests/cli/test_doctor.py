@@ -1,0 +1,39 @@
+import pytest
+
+from restante.server.data_folder import DataFolder
+from tests.cli.conftest import Restante
+
+
+def test_everything_is_well(restante: Restante) -> None:
+    restante.ok("user", "list")
+    findings = restante.json("doctor")
+    assert {finding["subject"] for finding in findings} == {
+        *("settings", "server", "disk", "data folder", "master key", "clock"),
+        *("database", "journal", "schema", "signal times", "outbox"),
+    }
+    assert "problem" not in {finding["state"] for finding in findings}
+    table = restante.ok("doctor")
+    assert all(finding["subject"] in table for finding in findings)
+
+
+def test_a_problem_ends_with_1_and_says_what_to_do(restante: Restante) -> None:
+    restante.ok("user", "list")
+    key = DataFolder(restante.data).master_key_path
+    key.write_text("x")
+    key.chmod(0o644)
+    result = restante("doctor")
+    assert result.exit_code == 1
+    assert f"chmod 600 {key}" in result.stdout
+
+
+def test_wrong_settings_are_a_problem_each(restante: Restante, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RESTANTE_POLL_BURST", "0")
+    monkeypatch.setenv("RESTANTE_OUTBOX_BATCH", "0")
+    result = restante("doctor", "--json")
+    assert result.exit_code == 1
+    assert result.stdout.count('"problem"') == 2
+
+
+def test_looking_makes_nothing(restante: Restante) -> None:
+    restante.ok("doctor")
+    assert not restante.data.exists()

@@ -1,0 +1,123 @@
+"""The command line as a whole: how it fails, and that all of it is documented."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from restante import __version__
+from restante.cli.main import app
+from restante.cli.setting_flags import FLAGGED
+from tests.cli.conftest import Restante
+
+DOCS = Path(__file__).parents[2] / "docs"
+OPTIONS_OF_ALL = {"--help", "--data", "--json"}
+
+
+def commands() -> Iterator[tuple[str, set[str]]]:
+    """Every command's full name and its options."""
+    pending = [("restante", get_command(app))]
+    while pending:
+        name, command = pending.pop()
+        children = getattr(command, "commands", {})
+        pending += [(f"{name} {child}", inner) for child, inner in children.items()]
+        if not children:
+            yield name, {opt for param in command.params for opt in param.opts if opt.startswith("--")}
+
+
+COMMANDS = dict(commands())
+
+
+def section(page: str, command: str) -> str:
+    heading = f"# `{command}`\n"
+    assert heading in page, f"{command} is not documented"
+    return page.split(heading, 1)[1].split("\n#", 1)[0]
+
+
+def test_the_commands_are_those_we_mean() -> None:
+    assert set(COMMANDS) == {
+        *("restante serve", "restante settings", "restante doctor", "restante signal send"),
+        *("restante user add", "restante user list"),
+        *("restante apikey create", "restante apikey revoke", "restante apikey list"),
+        *("restante device list", "restante device show", "restante device revoke"),
+        *("restante outbox list", "restante outbox show", "restante outbox retry"),
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_and_option_is_documented(command: str) -> None:
+    text = section((DOCS / "commands.md").read_text(encoding="utf-8"), command)
+    settings = (
+        {declaration.flag for declaration in FLAGGED.values()} if command == "restante serve" else set()
+    )
+    for option in COMMANDS[command] - OPTIONS_OF_ALL - settings:
+        assert option in text, f"{option} of {command} is not documented"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_data_and_json_and_explains_itself(command: str) -> None:
+    wanted = {"--data"} if command == "restante serve" else {"--data", "--json"}
+    assert wanted <= COMMANDS[command]
+    result = CliRunner().invoke(app, [*command.split()[1:], "--help"])
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"restante {__version__}\n")
+
+
+def test_wrong_usage_ends_with_2(restante: Restante) -> None:
+    for args in (["nothing"], ["user", "list", "--nothing"], ["device", "show"]):
+        result = restante(*args)
+        assert result.exit_code == 2
+        assert result.stderr
+
+
+def test_wrong_settings_are_named_one_a_line(restante: Restante, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RESTANTE_POLL_BURST", "many")
+    monkeypatch.setenv("RESTANTE_LISTNE", "x")
+    result = restante("user", "list")
+    assert result.exit_code == 1
+    lines = result.stderr.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("restante: ") for line in lines)
+
+
+def test_a_file_in_the_way_of_the_folder_is_named(restante: Restante) -> None:
+    restante.data.write_text("not a folder")
+    assert str(restante.data) in restante.complaint("user", "list")
+
+
+def test_a_database_that_is_none_is_told_so(restante: Restante) -> None:
+    restante.data.mkdir()
+    (restante.data / "restante.db").write_text("not a database " * 100)
+    said = restante.complaint("user", "list")
+    assert str(restante.data / "restante.db") in said
+    assert "not a database" in said
+
+
+def test_a_database_of_a_newer_version_is_left_alone(restante: Restante) -> None:
+    restante.ok("user", "list")
+    with sqlite3.connect(restante.data / "restante.db") as driver:
+        driver.execute("INSERT INTO schema_migrations VALUES (9999, 'future', 0)")
+    driver.close()
+    assert "use a newer version" in restante.complaint("user", "list")
+
+
+def test_what_is_not_utf_8_is_told_so(restante: Restante) -> None:
+    add = ("user", "add", "--role", "viewer", "--password-stdin")
+    assert (
+        restante.complaint(*add, "a@example.com", stdin=b"\xff" * 12) == "what was given is not valid UTF-8"
+    )
+    said = restante.complaint(*add, "a\udcff@example.com", stdin="long enough")
+    assert said == "what was given is not valid UTF-8"
+
+
+def test_a_fault_of_ours_is_not_hidden(restante: Restante, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("restante.identity.users.list_all", lambda conn: 1 / 0)
+    assert isinstance(restante("user", "list").exception, ZeroDivisionError)

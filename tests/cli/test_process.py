@@ -1,0 +1,174 @@
+"""The installed program, as a process of its own, with a real terminal where it asks."""
+
+import json
+import os
+import pty
+import select
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from restante.server.data_folder import DataFolder
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = str(Path(sys.executable).with_name("restante"))
+PATIENCE_SECONDS = 20
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("RESTANTE_")}
+
+
+def run(data: Path, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PROGRAM, *args, "--data", str(data)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def serving(data: Path, port: int) -> Iterator["subprocess.Popen[str]"]:
+    server = subprocess.Popen(
+        [PROGRAM, "serve", "--data", str(data), "--listen", f"127.0.0.1:{port}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    with server:
+        try:
+            yield server
+        finally:
+            server.send_signal(signal.SIGTERM)
+
+
+def wait_for(port: int, server: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    pytest.fail(f"the server does not listen: {server.communicate()}")
+
+
+def test_a_server_and_commands_beside_it(tmp_path: Path) -> None:
+    data, port = tmp_path / "data", free_port()
+    with serving(data, port) as server:
+        assert server.stdout is not None
+        told = [server.stdout.readline() for _ in range(4)]
+        assert f"http://127.0.0.1:{port}" in told[0]
+        assert str(data) in told[1]
+        assert told[3].endswith(f"restante user add you@example.com --role admin --data {data}\n")
+        wait_for(port, server)
+        made = {path.name: path.stat().st_mode & 0o777 for path in data.iterdir()}
+        assert set(made.values()) == {0o600}, made
+        assert DataFolder(data).running_pid() == server.pid
+
+        added = run(
+            data,
+            "user",
+            "add",
+            "a@example.com",
+            "--role",
+            "admin",
+            "--password-stdin",
+            "--json",
+            stdin="x" * 10,
+        )
+        assert json.loads(added.stdout) == {"id": 1, "email": "a@example.com", "role": "admin"}
+        key = json.loads(run(data, "apikey", "create", "x", "--role", "admin", "--json").stdout)["key"]
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/apiv1/users/1/devices", headers={"authorization": f"Bearer {key}"}
+        )
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
+            assert answer.status == 200
+
+        second = run(data, "serve", "--listen", f"127.0.0.1:{free_port()}")
+        assert second.returncode == 1
+        assert f"process {server.pid}" in second.stderr
+        assert "Traceback" not in second.stderr
+        assert run(data, "doctor").returncode == 0
+    assert DataFolder(data).running_pid() is None
+
+
+def test_output_that_nobody_reads_is_no_fault(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [PROGRAM, "settings", "--markdown"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    with process:
+        assert b"Traceback" not in process.stderr.read()
+
+
+class Terminal:
+    """The other end of a terminal that a command runs on."""
+
+    def __init__(self, *command: str) -> None:
+        self._fd, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            command, stdin=slave, stdout=slave, stderr=slave, env=environment(), start_new_session=True
+        )
+        os.close(slave)
+        self.shown = ""
+        self._read = 0
+
+    def type_hidden(self, line: str) -> None:
+        """Type once the terminal no longer shows what is typed: what comes before that is thrown away."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while termios.tcgetattr(self._fd)[3] & termios.ECHO and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.write(self._fd, f"{line}\n".encode())
+
+    def read_until(self, expected: str) -> None:
+        """Read on from where the last reading ended."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (found := self.shown.find(expected, self._read)) < 0:
+            ready, _, _ = select.select([self._fd], [], [], max(0, deadline - time.monotonic()))
+            assert ready, f"{expected!r} did not appear: {self.shown!r}"
+            self.shown += os.read(self._fd, 4096).decode()
+        self._read = found + len(expected)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._fd)
+
+
+def test_on_a_terminal_the_password_is_asked_for_twice_and_not_shown(tmp_path: Path) -> None:
+    command = ("user", "add", "a@example.com", "--role", "admin", "--data", str(tmp_path / "data"))
+    with closing(Terminal(PROGRAM, *command)) as terminal:
+        for again, answer in (
+            ("correct house", "do not match"),
+            ("correct horse", "Added a@example.com as admin"),
+        ):
+            terminal.read_until("at least 10 characters):")
+            terminal.type_hidden("correct horse")
+            terminal.read_until("Again:")
+            terminal.type_hidden(again)
+            terminal.read_until(answer)
+        assert "correct" not in terminal.shown
+        assert terminal.process.wait(PATIENCE_SECONDS) == 0

@@ -1,0 +1,148 @@
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from restante.server.logs import REDACTED, configure, redact
+
+JWT = "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"
+API_KEY = "rk_" + "Ab3_-" * 8
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def redacted(**event: Any) -> dict[str, Any]:
+    return dict(redact(None, "info", event))
+
+
+def lines(out: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def test_json_is_one_object_a_line() -> None:
+    out = io.StringIO()
+    configure("json", "info", out)
+    structlog.get_logger().info("two\nlines", device_id=7)
+    (line,) = lines(out)
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {"event": "two\nlines", "device_id": 7, "level": "info"}
+
+
+def test_auto_is_console_on_a_terminal_and_json_elsewhere() -> None:
+    for out, is_json in ((io.StringIO(), True), (Terminal(), False)):
+        configure("auto", "info", out)
+        structlog.get_logger().info("hello")
+        assert out.getvalue().startswith("{") is is_json
+    out = io.StringIO()
+    configure("console", "info", out)
+    structlog.get_logger().info("hello", n=1)
+    assert "hello" in out.getvalue()
+    assert "\x1b" not in out.getvalue()
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_less_than_the_level_is_not_written(log_format: str) -> None:
+    out = io.StringIO()
+    configure(log_format, "warning", out)
+    structlog.get_logger().info("quiet")
+    logging.getLogger("uvicorn.error").info("quiet")
+    structlog.get_logger().warning("loud")
+    logging.getLogger("uvicorn.error").warning("loud")
+    assert out.getvalue().count("loud") == 2
+    assert "quiet" not in out.getvalue()
+
+
+def test_what_libraries_log_takes_the_same_way() -> None:
+    out = io.StringIO()
+    uvicorn = logging.getLogger("uvicorn")
+    uvicorn.addHandler(logging.StreamHandler(io.StringIO()))
+    uvicorn.propagate = False
+    configure("json", "info", out)
+    logging.getLogger("uvicorn.error").info("started on %s with %s", 8080, API_KEY)
+    (line,) = lines(out)
+    assert line["event"] == f"started on 8080 with {REDACTED}"
+    assert line["logger"] == "uvicorn.error"
+    assert line["level"] == "info"
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_traceback_is_written_without_its_secrets(log_format: str) -> None:
+    out = io.StringIO()
+    configure(log_format, "info", out)
+    try:
+        raise ValueError(f"refused {JWT}")
+    except ValueError:
+        structlog.get_logger().exception("failed")
+        logging.getLogger("library").exception("failed")
+    assert out.getvalue().count("ValueError: refused (redacted)") == 2
+    assert JWT not in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "password",
+            "new_password",
+            "password_hash",
+            "token",
+            "access_token",
+            "refresh-token",
+            "authorization",
+        ),
+        *("Authorization", "secret", "client_secret", "key", "api_key", "x-api-key", "master_key", "cookie"),
+        *("set-cookie", "device_code", "user_code", "registration_code", "tokens", "credentials"),
+    ],
+)
+def test_what_has_a_secrets_name_is_redacted(name: str) -> None:
+    assert redacted(**{name: "hunter2"}) == {name: REDACTED}
+    assert redacted(body={"inner": [{name: b"hunter2"}]}) == {"body": {"inner": [{name: REDACTED}]}}
+
+
+@pytest.mark.parametrize("name", ["key_id", "token_count", "status_code", "monkey", "keyed", "path", "event"])
+def test_what_only_sounds_like_one_is_not(name: str) -> None:
+    assert redacted(**{name: "seen"}) == {name: "seen"}
+
+
+def test_numbers_are_no_secrets() -> None:
+    assert redacted(tokens=5, key=None, ratio=0.5) == {"tokens": 5, "key": None, "ratio": 0.5}
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        API_KEY,
+        JWT,
+        "Bearer abcdef",
+        "-----BEGIN PRIVATE KEY-----\nMC4CAQ\n-----END PRIVATE KEY-----",
+        "-----BEGIN EC PRIVATE KEY-----\nMC4CAQ",
+    ],
+)
+def test_what_looks_like_a_secret_is_redacted_wherever_it_is(secret: str) -> None:
+    told = redacted(event=f"got {secret}", inner=[{"x": secret}], error=ValueError(secret))
+    for piece in ("Ab3", "eyJ", "abcdef", "MC4CAQ"):
+        assert piece not in repr(told)
+    assert told["event"].startswith("got ")
+
+
+def test_bottomless_values_end() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    assert REDACTED in repr(redacted(loop=loop))
