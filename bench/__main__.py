@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import delivery, idle_poll, log_size, parked
+from bench import delivery, idle_poll, log_size, parked, telemetry
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "idle-poll": idle_poll.against_nginx,
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "log-size": log_size.reading_by_log_size,
     "latency": delivery.latency,
     "publishing": delivery.publishing,
+    "telemetry": telemetry.ingesting,
 }
 
 

@@ -80,8 +80,18 @@ def latency() -> dict[str, float]:
         with opened_in(folder) as database:
             _, key = database.write_now(api_keys.create, "bench", Role.admin)
         port = free_port()
-        command = [str(Path(sys.executable).with_name("restante")), "serve", "--data", str(folder.path), "--listen",
-                   f"127.0.0.1:{port}", "--poll-rate-per-second", "10000", "--poll-burst", "10000"]
+        command = [
+            str(Path(sys.executable).with_name("restante")),
+            "serve",
+            "--data",
+            str(folder.path),
+            "--listen",
+            f"127.0.0.1:{port}",
+            "--poll-rate-per-second",
+            "10000",
+            "--poll-burst",
+            "10000",
+        ]
         with pinned(SERVER_CORE, command, port, log=Path(name) / "server.log"):
             times = sorted(asyncio.run(_latencies(port, key, token)))
         reference = commit_milliseconds(Path(name))

@@ -12,12 +12,22 @@ from bench.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned
 CONNECTIONS = 64
 
 
-def requests_per_second(port: int, tokens: Path, seconds: int) -> float:
+def requests_per_second(port: int, tokens: Path, seconds: int, path: str = "/apiv1/devices/self/updates") -> float:
     """Idle polls a second, every one answered 2xx."""
     done = subprocess.run(
-        ["taskset", "-c", CLIENT_CORE, "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s",
-         str(Path(__file__).with_name("rotate.lua")), f"http://127.0.0.1:{port}/"],
-        env={**os.environ, "TOKENS": str(tokens)},
+        [
+            "taskset",
+            "-c",
+            CLIENT_CORE,
+            "wrk",
+            "-t1",
+            f"-c{CONNECTIONS}",
+            f"-d{seconds}s",
+            "-s",
+            str(Path(__file__).with_name("rotate.lua")),
+            f"http://127.0.0.1:{port}/",
+        ],
+        env={**os.environ, "TOKENS": str(tokens), "POLL_PATH": path},
         capture_output=True,
         text=True,
         check=True,
@@ -28,8 +38,9 @@ def requests_per_second(port: int, tokens: Path, seconds: int) -> float:
 
 
 @contextmanager
-def nginx(folder: Path) -> Iterator[int]:
-    """One nginx worker that answers everything 204 with the headers of an idle poll; its port."""
+def nginx(folder: Path, body: str | None = None) -> Iterator[int]:
+    """One nginx worker that answers everything 204 with the headers of an idle poll, or 200 with a body; its port."""
+    answer = "return 204;" if body is None else f"default_type application/json; return 200 '{body}';"
     port = free_port()
     config = folder / "nginx.conf"
     config.write_text(
@@ -42,7 +53,7 @@ def nginx(folder: Path) -> Iterator[int]:
             listen 127.0.0.1:{port} backlog=4096;
             location / {{
               add_header ETag 0-0; add_header Cache-Control no-store; add_header X-Poll-Interval 297;
-              return 204;
+              {answer}
             }}
           }}
         }}

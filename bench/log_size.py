@@ -44,9 +44,7 @@ def reading_by_log_size(small_devices: int = 5, large_devices: int = 5000) -> di
             databases.append(Database(SqliteEngine(folder.database_path)))
         small, large = databases
         small_asks, large_asks = _middles(small, small_devices), _middles(large, large_devices)
-        pairs = [
-            (small.read_now(_read_all, small_asks), large.read_now(_read_all, large_asks)) for _ in range(ROUNDS)
-        ]
+        pairs = [(small.read_now(_read_all, small_asks), large.read_now(_read_all, large_asks)) for _ in range(ROUNDS)]
         for database in databases:
             database.close()
     return {

@@ -10,7 +10,7 @@ from restante.database.migrate import migrate
 from restante.database.sqlite import SqliteEngine
 from restante.identity.device_tokens import DeviceTokens
 from restante.identity.issuers import OutsideIssuers
-from restante.identity.master_key import MasterKey
+from restante.identity.master_key import MasterKeySource
 from restante.identity.signing_keys import SigningKeys
 from restante.server.data_folder import DataFolder
 
@@ -22,7 +22,7 @@ def prepare(path: Path, devices: int) -> DataFolder:
     folder = DataFolder(path)
     folder.create()
     migrate(SqliteEngine(folder.database_path))
-    MasterKey.load(folder.master_key_path, None)
+    MasterKeySource(folder.master_key_path, None).make()
     now = int(time.time() * 1000)
     conn = sqlite3.connect(folder.database_path)
     with conn:
@@ -44,7 +44,7 @@ async def mint(folder: DataFolder, devices: Iterable[int]) -> list[str]:
     """A valid access token for each of the devices."""
     database = Database(SqliteEngine(folder.database_path))
     try:
-        keys = SigningKeys(database, MasterKey.load(folder.master_key_path, None))
+        keys = SigningKeys(database, MasterKeySource(folder.master_key_path, None).make())
         tokens = DeviceTokens(database, keys, OutsideIssuers(()), access_token_seconds=DAY_SECONDS)
         await tokens.start()
         return [tokens.mint(1, device) for device in devices]

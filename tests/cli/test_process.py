@@ -113,6 +113,20 @@ def test_a_server_and_commands_beside_it(tmp_path: Path) -> None:
     assert DataFolder(data).running_pid() is None
 
 
+def test_a_lost_or_foreign_master_key_stops_the_start_with_one_line(tmp_path: Path) -> None:
+    key = DataFolder(tmp_path / "data").master_key_path
+    assert run(key.parent, "keys", "rotate").returncode == 0
+    for change in (key.unlink, lambda: key.write_text("ab" * 32)):
+        change()
+        refused = run(key.parent, "serve", "--listen", f"127.0.0.1:{free_port()}")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.startswith("restante: ")
+        assert refused.stderr.count("\n") == 1
+        assert str(key) in refused.stderr
+        key.touch(mode=0o600)
+        key.chmod(0o600)
+
+
 def test_output_that_nobody_reads_is_no_fault(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [PROGRAM, "settings", "--markdown"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from restante.identity.master_key import MasterKey, MasterKeyError
+from restante.identity.master_key import MasterKey, MasterKeyError, MasterKeySource
 
 KEY = bytes(range(32))
 
@@ -44,31 +44,35 @@ def test_another_purpose_another_key_or_another_version_opens_nothing() -> None:
             MasterKey(KEY).open(short, "x")
 
 
-def test_the_file_is_made_once_and_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "master.key"
-    sealed = MasterKey.load(path, None).seal(b"plain", "x")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [file.name for file in path.parent.iterdir()] == ["master.key"]
-    assert MasterKey.load(path, None).open(sealed, "x") == b"plain"
+def test_the_file_is_made_when_asked_and_found_again(tmp_path: Path) -> None:
+    source = MasterKeySource(tmp_path / "new" / "master.key", None)
+    assert source.find() is None
+    assert list(tmp_path.iterdir()) == []
+    sealed = source.make().seal(b"plain", "x")
+    assert stat.S_IMODE(source.path.stat().st_mode) == 0o600
+    assert [file.name for file in source.path.parent.iterdir()] == ["master.key"]
+    found = source.find()
+    assert found is not None
+    assert found.open(sealed, "x") == source.make().open(sealed, "x") == b"plain"
 
 
 def test_processes_that_start_at_once_agree_on_one_key(tmp_path: Path) -> None:
-    path = tmp_path / "master.key"
+    source = MasterKeySource(tmp_path / "master.key", None)
     with ThreadPoolExecutor(8) as pool:
-        keys = list(pool.map(lambda _: MasterKey.load(path, None), range(32)))
+        keys = list(pool.map(lambda _: source.make(), range(32)))
     sealed = keys[0].seal(b"plain", "x")
     assert all(key.open(sealed, "x") == b"plain" for key in keys)
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o620])
 def test_a_file_that_others_reach_is_refused(tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "master.key"
-    MasterKey.load(path, None)
-    path.chmod(mode)
+    source = MasterKeySource(tmp_path / "master.key", None)
+    source.make()
+    source.path.chmod(mode)
     with pytest.raises(MasterKeyError) as refused:
-        MasterKey.load(path, None)
-    assert str(path) in str(refused.value)
-    assert "chmod 600" in str(refused.value)
+        source.find()
+    assert str(source.path) in refused.value.what
+    assert refused.value.remedy.startswith(f"chmod 600 {source.path}")
 
 
 @pytest.mark.parametrize(
@@ -81,24 +85,39 @@ def test_a_file_that_others_reach_is_refused(tmp_path: Path, mode: int) -> None:
         base64.urlsafe_b64encode(b"\xff" * 32).decode(),
     ],
 )
-def test_the_environment_wins_and_makes_no_file(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "master.key"
+def test_the_environment_wins_over_the_file(tmp_path: Path, text: str) -> None:
+    source = MasterKeySource(tmp_path / "master.key", text)
+    source.make()
     key = b"\xff" * 32 if "_" in text else KEY
-    assert MasterKey.load(path, text).open(MasterKey(key).seal(b"plain", "x"), "x") == b"plain"
-    assert not path.exists()
+    found = source.find()
+    assert found is not None
+    assert found.open(MasterKey(key).seal(b"plain", "x"), "x") == b"plain"
 
 
 @pytest.mark.parametrize("text", ["", "secret-but-wrong", "ab" * 31, "zz" * 32, base64.b64encode(bytes(33)).decode()])
 def test_a_key_that_is_none_is_refused_without_being_repeated(tmp_path: Path, text: str) -> None:
+    source = MasterKeySource(tmp_path / "master.key", text)
     with pytest.raises(MasterKeyError) as refused:
-        MasterKey.load(tmp_path / "master.key", text)
-    assert "environment" in str(refused.value)
-    assert not text or text not in str(refused.value)
+        source.find()
+    assert "RESTANTE_MASTER_KEY" in str(refused.value)
+    assert not text or text not in f"{refused.value} {source!r} {source}"
 
 
 def test_a_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "master.key"
-    path.write_text("not a key")
-    path.chmod(0o600)
+    source = MasterKeySource(tmp_path / "master.key", None)
+    source.path.write_text("not a key")
+    source.path.chmod(0o600)
     with pytest.raises(MasterKeyError, match=r"master\.key"):
-        MasterKey.load(path, None)
+        source.find()
+
+
+def test_an_error_says_what_is_wrong_and_what_to_do_in_one_line() -> None:
+    assert str(MasterKeyError("it is lost", "look for it")) == "it is lost: look for it"
+    assert str(MasterKeyError("it is lost")) == "it is lost"
+
+
+def test_a_derived_key_depends_on_the_key_and_on_the_purpose() -> None:
+    key, other = MasterKey(bytes(32)), MasterKey(bytes([1] * 32))
+    assert key.derived("audit") == MasterKey(bytes(32)).derived("audit")
+    assert len({bytes(32), key.derived("audit"), key.derived("else"), other.derived("audit")}) == 4
+    assert len(key.derived("audit")) == 32

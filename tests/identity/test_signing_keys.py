@@ -4,10 +4,12 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from restante.database.database import Database
+from restante.database.queries import Query
 from restante.identity import revisions, signing_keys
-from restante.identity.master_key import MasterKey, MasterKeyError
+from restante.identity.master_key import MasterKey, MasterKeyError, MasterKeySource
 from restante.identity.signing_keys import NOTICE_SECONDS, SigningKeys
 from tests.conftest import ManualClock
+from tests.identity.population import add_user
 
 MASTER = MasterKey(bytes(32))
 
@@ -79,3 +81,100 @@ async def test_another_master_key_is_told(database: Database) -> None:
     await loaded(database)
     with pytest.raises(MasterKeyError, match="another master key"):
         await SigningKeys(database, MasterKey(b"x" * 32)).load()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> MasterKeySource:
+    return MasterKeySource(tmp_path / "key" / "master.key", None)
+
+
+def write(database: Database, statement: str) -> None:
+    database.write_now(lambda conn: conn.run(Query("test", statement)))
+
+
+def test_a_new_database_has_a_key_made(database: Database, source: MasterKeySource) -> None:
+    assert database.read_now(signing_keys.matching_key, source) is None
+    assert not source.path.exists()
+    master = signing_keys.unlock(database, source)
+    assert source.path.exists()
+    assert signing_keys.unlock(database, source).derived("x") == master.derived("x")
+
+
+def test_the_right_key_unlocks(database: Database, source: MasterKeySource) -> None:
+    master = signing_keys.unlock(database, source)
+    database.write_now(signing_keys.store_first, signing_keys.make(master))
+    database.write_now(signing_keys.rotate, signing_keys.make(master), 3600)
+    assert signing_keys.unlock(database, source).derived("x") == master.derived("x")
+    given = MasterKeySource(source.path, source.path.read_text())
+    assert signing_keys.unlock(database, given).derived("x") == master.derived("x")
+
+
+def test_a_lost_key_is_not_replaced(database: Database, source: MasterKeySource) -> None:
+    database.write_now(signing_keys.store_first, signing_keys.make(MASTER))
+    with pytest.raises(MasterKeyError) as refused:
+        signing_keys.unlock(database, source)
+    assert str(source.path) in refused.value.what
+    assert "put it back" in refused.value.remedy
+    assert not source.path.exists()
+
+
+def test_a_foreign_key_is_refused_by_name(database: Database, source: MasterKeySource) -> None:
+    database.write_now(signing_keys.store_first, signing_keys.make(MASTER))
+    source.make()
+    with pytest.raises(MasterKeyError, match="another master key") as refused:
+        signing_keys.unlock(database, source)
+    assert str(source.path) in refused.value.what
+    with pytest.raises(MasterKeyError, match="RESTANTE_MASTER_KEY") as refused:
+        signing_keys.unlock(database, MasterKeySource(source.path, "ab" * 32))
+    assert str(source.path) not in refused.value.what
+    assert "abab" not in str(refused.value)
+    signing_keys.unlock(database, MasterKeySource(source.path, bytes(32).hex()))
+
+
+def test_the_newest_signing_key_decides(database: Database, source: MasterKeySource) -> None:
+    database.write_now(signing_keys.store_first, signing_keys.make(MasterKey(b"x" * 32)))
+    database.write_now(signing_keys.rotate, signing_keys.make(MASTER), 0)
+    signing_keys.unlock(database, MasterKeySource(source.path, bytes(32).hex()))
+    with pytest.raises(MasterKeyError):
+        signing_keys.unlock(database, MasterKeySource(source.path, (b"x" * 32).hex()))
+
+
+SEALED = {
+    "signing_keys": ("sealed_key", "(kid, sealed_key, created_at, verifies_until) VALUES ('old', x'01', 1, 1)"),
+    "certificate_authorities": (
+        "sealed_key",
+        "(user_id, name, common_name, algorithm, key_size, serial, valid_days, not_before, not_after, certificate_der,"
+        " sealed_key, created_at) VALUES (1, 'a', 'a', 'RSA', 1, 's', 1, 1, 1, x'', x'01', 1)",
+    ),
+    "cert_records": (
+        "sealed_data_key",
+        "(user_id, domain_name, sans, sealed_data_key, created_at, updated_at) VALUES (1, 'a', '[]', x'01', 1, 1)",
+    ),
+    "edge_devices": (
+        "hmac_secret",
+        "(site_id, device_name, token_hash, hmac_secret, created_at) VALUES (1, 'a', x'', x'01', 1)",
+    ),
+}
+
+
+@pytest.mark.parametrize("table", SEALED)
+def test_nothing_sealed_may_be_there_for_a_key_to_be_made(
+    database: Database, source: MasterKeySource, table: str
+) -> None:
+    add_user(database)
+    write(database, "INSERT INTO edge_sites (name, created_at) VALUES ('a', 1)")
+    write(database, f"INSERT INTO {table} {SEALED[table][1]}")
+    with pytest.raises(MasterKeyError, match="put it back"):
+        signing_keys.unlock(database, source)
+    assert not source.path.exists()
+
+
+def test_every_sealed_column_is_looked_at(database: Database) -> None:
+    columns = Query(
+        "columns",
+        "SELECT tables.name AS tbl, columns.name AS col FROM sqlite_master AS tables"
+        " JOIN pragma_table_info(tables.name) AS columns WHERE tables.type = 'table'",
+    )
+    rows = database.read_now(lambda conn: conn.all(columns))
+    sealed = {(row["tbl"], row["col"]) for row in rows if "sealed" in row["col"] or row["col"].startswith("hmac_sec")}
+    assert sealed == {(table, column) for table, (column, _) in SEALED.items()}

@@ -1,3 +1,4 @@
+import errno
 import io
 import json
 import logging
@@ -75,11 +76,11 @@ def test_what_libraries_log_takes_the_same_way() -> None:
     uvicorn.addHandler(logging.StreamHandler(io.StringIO()))
     uvicorn.propagate = False
     configure("json", "info", out)
-    logging.getLogger("uvicorn.error").info("started on %s with %s", 8080, API_KEY)
+    logging.getLogger("uvicorn.error").warning("started on %s with %s", 8080, API_KEY)
     (line,) = lines(out)
     assert line["event"] == f"started on 8080 with {REDACTED}"
     assert line["logger"] == "uvicorn.error"
-    assert line["level"] == "info"
+    assert line["level"] == "warning"
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
@@ -146,3 +147,19 @@ def test_bottomless_values_end() -> None:
     loop: list[Any] = []
     loop.append(loop)
     assert REDACTED in repr(redacted(loop=loop))
+
+
+class FullDisk(io.StringIO):
+    def write(self, _text: str, /) -> int:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+
+def test_a_line_that_cannot_be_written_is_lost_and_nothing_else() -> None:
+    configure("json", "debug", FullDisk())
+    log = structlog.get_logger()
+    for write in (log.debug, log.info, log.warning, log.error, log.critical):
+        write("nobody will read this")
+    try:
+        raise ValueError
+    except ValueError:
+        log.exception("nor this")

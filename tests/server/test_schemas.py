@@ -1,11 +1,13 @@
 """What routes take and give, as schemas: every kind of result, every refusal."""
 
+from dataclasses import replace
 from enum import Enum
 from typing import Annotated, Any
 
 import msgspec
 import pytest
 
+from restante.commands.wire import SHAPE as COMMANDS_SHAPE
 from restante.core.errors import RestanteError
 from restante.server.schemas import WireSchemas, refusal
 from restante.updates.pages import PAGE
@@ -118,7 +120,7 @@ def test_every_status_of_the_error_tree_is_described() -> None:
 
 
 def test_a_refusals_example_is_what_is_sent() -> None:
-    refused = WireSchemas([]).refusals()["NotFound"]
+    refused = WireSchemas([giving(Letter)]).refusals()["UpdatesNotFound"]
     content = refused["content"]["application/json"]
     assert content["example"] == {"error": {"code": 5003, "what": "There is no such thing here."}}
     assert content["schema"] == {"$ref": "#/components/schemas/Error"}
@@ -126,17 +128,28 @@ def test_a_refusals_example_is_what_is_sent() -> None:
 
 
 def test_refusals_name_their_headers() -> None:
-    refusals = WireSchemas([]).refusals()
-    assert set(refusals["NotAuthenticated"]["headers"]) == {"www-authenticate"}
-    assert set(refusals["TooManyRequests"]["headers"]) == {"retry-after"}
-    assert set(refusals["Unavailable"]["headers"]) == {"retry-after"}
+    refusals = WireSchemas([giving(Letter)]).refusals()
+    assert set(refusals["UpdatesNotAuthenticated"]["headers"]) == {"www-authenticate"}
+    assert set(refusals["UpdatesTooManyRequests"]["headers"]) == {"retry-after"}
+    assert set(refusals["UpdatesUnavailable"]["headers"]) == {"retry-after"}
 
 
 def test_key_and_params_of_an_error_may_be_absent() -> None:
-    detail = WireSchemas([]).components["ErrorDetail"]
+    detail = WireSchemas([giving(Letter)]).components["ErrorDetail"]
     assert set(detail["properties"]) == {"code", "what", "key", "params"}
     assert detail["required"] == ["code", "what"]
 
 
 def test_a_status_outside_the_tree_has_a_description_only() -> None:
     assert refusal(giving(Letter), 304) == {"description": "Not Modified"}
+
+
+def test_each_protocol_has_its_own_shape() -> None:
+    command = replace(giving(Letter), shape=COMMANDS_SHAPE, path="/command")
+    schemas = WireSchemas([giving(Letter), command])
+    letter = {"$ref": "#/components/schemas/Letter"}
+    assert schemas.success(command)["content"]["application/json"]["schema"] == letter
+    assert schemas.success(giving(Letter))["content"]["application/json"]["schema"]["properties"] == {"data": letter}
+    example = schemas.refusals()["CommandsNotFound"]["content"]["application/json"]["example"]
+    assert example == {"error": "NOT_FOUND", "message": "There is no such thing here."}
+    assert refusal(command, 404) == {"$ref": "#/components/responses/CommandsNotFound"}

@@ -4,7 +4,7 @@ import pytest
 
 from restante.server.settings import DECLARED, Declaration, Settings
 
-UNITS = ("_seconds", "_milliseconds", "_minutes", "_hours", "_days", "_max", "_per_second")
+UNITS = ("_seconds", "_sec", "_milliseconds", "_minutes", "_hours", "_days", "_max", "_per_second")
 
 
 def test_every_default_is_what_its_kind_reads() -> None:
@@ -43,6 +43,8 @@ def test_a_secret_has_no_flag_and_is_not_shown() -> None:
         ("outbox_interval_seconds", "5"),
         ("shutdown_seconds", "1.5"),
         ("poll_burst", "20"),
+        ("command_rate_limits", "MINER_RESTART=5/300, DEVICE_REBOOT=5/300, HASHING_DISABLE=10/300, default=20/60"),
+        ("commands_needing_approval", ""),
     ],
 )
 def test_shows_defaults_as_they_are_written(name: str, shown: str) -> None:
@@ -52,8 +54,5 @@ def test_shows_defaults_as_they_are_written(name: str, shown: str) -> None:
 
 def test_time_is_never_without_a_unit() -> None:
     for name, declaration in DECLARED.items():
-        if any(
-            word in name
-            for word in ("interval", "deadline", "lease", "window", "alive", "spread", "shutdown")
-        ):
+        if any(word in name for word in ("interval", "deadline", "lease", "window", "alive", "spread", "shutdown")):
             assert name.endswith(UNITS), declaration.name

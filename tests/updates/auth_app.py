@@ -15,6 +15,7 @@ from restante.identity.callers import DeviceRevoked, Role
 from restante.identity.device_tokens import DeviceTokens
 from restante.identity.issuers import OutsideIssuers
 from restante.identity.master_key import MasterKey
+from restante.identity.refresh_key import RefreshKey
 from restante.identity.sign_in import SignIn
 from restante.identity.signing_keys import SigningKeys
 from restante.updates.approval import Approval
@@ -60,18 +61,22 @@ class AuthApp:
         self.database = database
         self.clock = clock
         self.seconds = lambda: clock.now_ms / 1000
-        keys = SigningKeys(database, MasterKey(bytes(32)))
+        master_key = MasterKey(bytes(32))
+        refresh_key = RefreshKey(master_key)
+        keys = SigningKeys(database, master_key)
         self.tokens = DeviceTokens(database, keys, OutsideIssuers(), clock=self.seconds)
         database.on_commit(self._forget_revoked)
         gate = Gate(database, self.tokens)
         sign_in = SignIn(database, clock=self.seconds)
         approval = Approval(database, clock=self.seconds)
-        auth = AuthRoutes(database, gate, self.tokens, sign_in, approval, public_url=public_url, clock=self.seconds)
+        auth = AuthRoutes(
+            database, gate, self.tokens, sign_in, approval, refresh_key, public_url=public_url, clock=self.seconds
+        )
         self.routes = [
             *auth.routes(),
-            *RegistrationRoutes(database, self.tokens).routes(),
+            *RegistrationRoutes(database, self.tokens, refresh_key).routes(),
             *DeviceRoutes(database).routes(),
-            *VerificationRoutes(database, gate, sign_in, approval).routes(),
+            *VerificationRoutes(database, gate, sign_in, approval, public_url=public_url).routes(),
             *asset_routes(),
             Route("GET", "/who", _who, Access.device, "Which device calls.", SHAPE, "test"),
         ]

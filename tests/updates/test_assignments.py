@@ -7,8 +7,8 @@ from restante.core.errors import Conflict, NotFound
 from restante.database.database import Database
 from restante.updates import assignments, certificates
 from restante.updates.assignments import WrapsPending
-from restante.updates.paging import Window
 from restante.updates.wrapping import pending_batch, store_wraps, wrap_batch
+from restante.web.paging import Window
 from tests.conftest import START_MS
 from tests.updates.world import OwnedDevice, Told, World, decrypt_as_device, refuse_to_emit
 

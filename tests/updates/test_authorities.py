@@ -7,8 +7,8 @@ from cryptography import x509
 from restante.core.errors import Conflict, NotFound
 from restante.database.database import Database
 from restante.updates import authorities
-from restante.updates.paging import Window
 from restante.updates.sealing import AUTHORITY_KEY_PURPOSE
+from restante.web.paging import Window
 from tests.conftest import START_MS, ManualClock
 from tests.updates.world import Told, World, refuse_to_emit
 

@@ -3,7 +3,7 @@ import pytest
 from restante.core.errors import BadInput, NotFound
 from restante.database.database import Database
 from restante.updates import assignments, certificates
-from restante.updates.paging import Window
+from restante.web.paging import Window
 from tests.conftest import START_MS, ManualClock
 from tests.updates.world import Told, World, refuse_to_emit
 

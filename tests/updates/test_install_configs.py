@@ -10,7 +10,7 @@ from restante.database.database import Database
 from restante.updates import install_configs
 from restante.updates.install_configs import Edit, InstallConfig
 from restante.updates.install_items import checked_installs
-from restante.updates.paging import Window
+from restante.web.paging import Window
 from tests.conftest import START_MS, ManualClock
 from tests.updates.world import OwnedDevice, Told, World, refuse_to_emit
 

@@ -208,6 +208,17 @@ async def test_signing_out(app: AuthApp) -> None:
     assert 'action="/device/sign-in"' in (await person.client.get("/device")).text
 
 
+async def test_behind_a_proxy_with_tls_the_cookie_is_secure(database: Database, clock: ManualClock) -> None:
+    async with serving(database, clock, public_url="https://restante.example") as app:
+        person = await app.signed_in()
+        _, form = await waiting(app, person)
+        out = await person.client.post("/device/sign-out", data=form)
+        async with app.client() as client:
+            answer = await client.post("/device/sign-in", data={"email": "ada@example.com", "password": PASSWORD})
+    for answered in (out, answer):
+        assert answered.headers["set-cookie"].endswith("; Secure")
+
+
 async def test_what_is_no_form_is_refused(app: AuthApp) -> None:
     async with app.client() as client:
         page = await client.post("/device/sign-in", json={"email": "a@b"})

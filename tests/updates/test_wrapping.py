@@ -13,6 +13,7 @@ from restante.delivery import outbox
 from restante.delivery.signals import Signal
 from restante.identity.master_key import MasterKey
 from restante.updates import assignments, certificates, wrapping
+from restante.updates.assignments import WrapsPending
 from restante.updates.sealing import key_fingerprint
 from restante.updates.wrapping import WrapWorker, pending_batch, store_wraps, wrap_batch
 from tests.updates.world import OwnedDevice, Told, World, decrypt_as_device, refuse_to_emit
@@ -165,8 +166,8 @@ async def test_a_wrong_master_key_wraps_nothing_and_survives(world: World) -> No
     assert await WrapWorker(world.database, MasterKey(b"x" * 32), world.emit).run_once() == 0
 
 
-async def test_the_worker_is_rung_by_a_commit(world: World) -> None:
-    """With an interval no test could wait for: only the bell brings the worker to the second wrap."""
+async def test_the_worker_wraps_when_it_is_rung(world: World) -> None:
+    """With an interval no test could wait for: only the ring brings the worker to the second wrap."""
     loop = asyncio.get_running_loop()
     told: asyncio.Queue[int] = asyncio.Queue()
 
@@ -176,12 +177,16 @@ async def test_the_worker_is_rung_by_a_commit(world: World) -> None:
 
     first, second = world.add_device(), world.add_device()
     cert_id = assigned(world, first)
-    stop = asyncio.Event()
-    running = asyncio.create_task(WrapWorker(world.database, world.master_key, emit, interval_seconds=3600).run(stop))
+    worker = WrapWorker(world.database, world.master_key, emit, interval_seconds=3600)
+    running = asyncio.create_task(worker.run())
     assert await asyncio.wait_for(told.get(), 10) == first.id
+    heard: list[object] = []
+    world.database.on_commit(heard.extend)
     await world.database.write(assignments.assign, world.user_id, second.id, cert_id)
+    assert WrapsPending() in heard
+    worker.ring()
     assert await asyncio.wait_for(told.get(), 10) == second.id
-    stop.set()
+    worker.stop()
     await asyncio.wait_for(running, 10)
 
 
@@ -194,10 +199,10 @@ async def test_the_interval_finds_what_nobody_rang_for(world: World) -> None:
 
     device = world.add_device()
     assigned(world, device)
-    stop = asyncio.Event()
-    running = asyncio.create_task(WrapWorker(world.database, world.master_key, emit, interval_seconds=0.01).run(stop))
+    worker = WrapWorker(world.database, world.master_key, emit, interval_seconds=0.01)
+    running = asyncio.create_task(worker.run())
     assert await asyncio.wait_for(told.get(), 10) == device.id
     world.query("UPDATE cert_record_devices SET enc_data_key = :pending", pending=bytes(48))
     assert await asyncio.wait_for(told.get(), 10) == device.id
-    stop.set()
+    worker.stop()
     await asyncio.wait_for(running, 10)

@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +20,8 @@ from restante.database.migrate import pending
 from restante.database.queries import queries_beside
 from restante.database.sqlite import SqliteEngine
 from restante.delivery import outbox
+from restante.identity import signing_keys
+from restante.identity.master_key import VARIABLE, MasterKey, MasterKeyError, MasterKeySource
 from restante.server.data_folder import DataFolder
 from restante.server.settings import Settings
 
@@ -50,9 +53,7 @@ def look(settings: Settings) -> Iterator[Finding]:
     yield _lock(folder)
     yield _disk(folder)
     if not folder.path.is_dir():
-        yield Finding(
-            "data folder", State.warning, f"{folder.path} is not there", "it is made by `restante serve`"
-        )
+        yield Finding("data folder", State.warning, f"{folder.path} is not there", "it is made by `restante serve`")
         return
     yield _folder_mode(folder)
     yield _master_key(folder, settings)
@@ -99,27 +100,35 @@ def _folder_mode(folder: DataFolder) -> Finding:
 
 
 def _master_key(folder: DataFolder, settings: Settings) -> Finding:
-    path = folder.master_key_path
-    if settings.master_key is not None:
-        return Finding("master key", State.ok, "given by the environment")
-    if not path.exists():
+    source = MasterKeySource(folder.master_key_path, settings.master_key)
+    try:
+        key = _matching_key(folder, source)
+    except MasterKeyError as error:
+        return Finding("master key", State.problem, error.what, error.remedy)
+    except OSError as error:
+        return Finding("master key", State.problem, str(error), "run as its owner, or change that")
+    if key is None:
         return Finding("master key", State.ok, "not made yet; the server makes it at its first start")
-    if _mode(path) & OTHERS:
-        return Finding(
-            "master key",
-            State.problem,
-            f"{path} has mode {_mode(path):04o}: others can read it",
-            f"chmod 600 {path}",
-        )
-    return Finding("master key", State.ok, f"{path}, its owner's alone")
+    if settings.master_key is not None:
+        return Finding("master key", State.ok, f"given by {VARIABLE}")
+    return Finding("master key", State.ok, f"{source.path}, its owner's alone")
+
+
+def _matching_key(folder: DataFolder, source: MasterKeySource) -> MasterKey | None:
+    if not folder.database_path.exists():
+        return source.find()
+    try:
+        with _reading(folder) as conn:
+            return signing_keys.matching_key(conn, source)
+    except DatabaseError:
+        # What is wrong with the database has findings of its own.
+        return source.find()
 
 
 def clock_finding(now: datetime) -> Finding:
     what = f"{now:%Y-%m-%d %H:%M:%S}Z"
     if now.year not in SANE_YEARS:
-        return Finding(
-            "clock", State.problem, f"the system says {what}", "set the clock; tokens depend on it"
-        )
+        return Finding("clock", State.problem, f"the system says {what}", "set the clock; tokens depend on it")
     return Finding("clock", State.ok, what)
 
 
@@ -128,12 +137,8 @@ def _database(folder: DataFolder) -> Iterator[Finding]:
         yield Finding("database", State.warning, "not made yet", "it is made by `restante serve`")
         return
     try:
-        conn = SqliteEngine(folder.database_path).connect(writable=False)
-        try:
-            conn.begin()
+        with _reading(folder) as conn:
             yield from _inside(conn)
-        finally:
-            conn.close()
     except DatabaseError as error:
         yield Finding(
             "database",
@@ -141,6 +146,16 @@ def _database(folder: DataFolder) -> Iterator[Finding]:
             f"{folder.database_path}: {error}",
             "restore it from a backup, or ask for help",
         )
+
+
+@contextmanager
+def _reading(folder: DataFolder) -> Iterator[Connection]:
+    conn = SqliteEngine(folder.database_path).connect(writable=False)
+    try:
+        conn.begin()
+        yield conn
+    finally:
+        conn.close()
 
 
 def _inside(conn: Connection) -> Iterator[Finding]:
@@ -167,9 +182,7 @@ def _journal(conn: Connection) -> Finding:
     row = conn.one(SQL.journal_mode)
     mode = row["journal_mode"] if row else "unknown"
     if mode != "wal":
-        return Finding(
-            "journal", State.problem, f"mode {mode} instead of wal", "restart the server, which sets it"
-        )
+        return Finding("journal", State.problem, f"mode {mode} instead of wal", "restart the server, which sets it")
     return Finding("journal", State.ok, "wal")
 
 

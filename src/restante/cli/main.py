@@ -11,7 +11,24 @@ import typer
 from typer.core import TyperGroup
 
 from restante import __version__
-from restante.cli import apikeys, devices, doctor, outbox, serve, settings, signals, users
+from restante.cli import (
+    apikeys,
+    audit,
+    collectors,
+    command_verify,
+    commands,
+    devices,
+    doctor,
+    keys,
+    miners,
+    outbox,
+    rollouts,
+    serve,
+    settings,
+    signals,
+    sites,
+    users,
+)
 from restante.cli.output import complain
 from restante.core.errors import RestanteError
 from restante.database.errors import DatabaseError
@@ -65,6 +82,15 @@ app.add_typer(apikeys.app, name="apikey")
 app.add_typer(devices.app, name="device")
 app.add_typer(signals.app, name="signal")
 app.add_typer(outbox.app, name="outbox")
+app.add_typer(rollouts.app, name="rollout")
+app.add_typer(keys.app, name="keys")
+app.add_typer(sites.app, name="site")
+app.add_typer(sites.zone_app, name="zone")
+app.add_typer(collectors.app, name="collector")
+app.add_typer(miners.app, name="miner")
+commands.app.command("verify")(command_verify.verify)
+app.add_typer(commands.app, name="commands")
+app.add_typer(audit.app, name="audit")
 app.command("doctor")(doctor.doctor)
 
 

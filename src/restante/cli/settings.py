@@ -8,6 +8,7 @@ import typer
 
 from restante.cli.options import ConfigOption, DataOption, JsonOption
 from restante.cli.output import show_json, show_table
+from restante.commands.rate_windows import RateRules
 from restante.server.setting_kinds import Address
 from restante.server.settings import DECLARED, Declaration
 from restante.server.settings_sources import Resolved, resolve
@@ -18,6 +19,10 @@ A setting's value comes from the first of these that has one: the command line (
 environment (`RESTANTE_POLL_BURST=50`), the settings file (`poll_burst = 50`), its default. The settings file
 is TOML: the one named by `--config FILE` or `RESTANTE_CONFIG`, or `restante.toml` in the data folder if it is
 there.
+
+The environment variables that the edge commands contract names are understood without the prefix as well:
+`ENABLE_COMMAND_SIGNATURE`, `REQUIRE_ACK_NONCE`, `COMMAND_LEASE_DURATION_SEC`, `MAX_COMMAND_RETRIES`,
+`DEFAULT_RETRY_BACKOFF_SEC`. Where both are set, the one with the prefix counts.
 
 All settings are checked before the server starts; one that is wrong, or that does not exist, is named with
 its origin, and nothing is started. `restante settings` shows what is in force and where each value is from.
@@ -39,6 +44,15 @@ jwks = "/etc/restante/login.example.com.jwks.json"
 audience = "restante"
 algorithms = ["ES256"]
 ```
+
+Rate limits in the settings file, each a number of commands and a window in seconds; types that are not named keep
+theirs:
+
+```toml
+[command_rate_limits]
+MINER_RESTART = [5, 300]
+default = [20, 60]
+```
 """
 
 
@@ -46,9 +60,7 @@ def settings(
     config: ConfigOption = None,
     data: DataOption = None,
     json: JsonOption = False,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the settings' documentation instead.")
-    ] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the settings' documentation instead.")] = False,
 ) -> None:
     """Show every setting, its value and where the value comes from."""
     if markdown:
@@ -81,7 +93,7 @@ def _value(declaration: Declaration, resolved: Resolved) -> Any:
 
 def _as_json(declaration: Declaration, resolved: Resolved) -> dict[str, object]:
     value = _value(declaration, resolved)
-    if declaration.secret or isinstance(value, Address | Path):
+    if declaration.secret or isinstance(value, Address | Path | RateRules):
         value = declaration.shown(value) or None
     return {
         "name": declaration.name,

@@ -8,7 +8,7 @@ import typer
 from restante.cli.opening import opened
 from restante.cli.options import DataOption, JsonOption, RoleOption
 from restante.cli.output import moment, show_json, show_table
-from restante.core.errors import BadInput
+from restante.core.errors import BadInput, NotFound
 from restante.identity import passwords, users
 
 app = typer.Typer(no_args_is_help=True, help="People who may sign in.")
@@ -28,15 +28,33 @@ def add(
 ) -> None:
     """Add a person. The password has at least ten characters."""
     email = users.checked_email(email)
-    password = _from_stdin() if password_stdin else _asked()
-    passwords.check_new(password)
-    password_hash = passwords.hash_password(password)
+    password_hash = _new_password_hash(password_stdin)
     with opened(data) as database:
         user_id = database.write_now(users.add, email, password_hash, role)
     if json:
         show_json({"id": user_id, "email": email, "role": role.name})
     else:
         typer.echo(f"Added {email} as {role.name}, user {user_id}.")
+
+
+@app.command("password")
+def set_password(
+    email: Annotated[str, typer.Argument(help="Whose password.")],
+    password_stdin: PasswordFromStdin = False,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Give a person a new password, and end every session of theirs."""
+    email = users.checked_email(email)
+    with opened(data) as database:
+        user = database.read_now(users.by_email, email)
+        if user is None:
+            raise NotFound(f"there is no user {email}")
+        database.write_now(users.set_password, user.id, _new_password_hash(password_stdin))
+    if json:
+        show_json({"id": user.id, "email": email})
+    else:
+        typer.echo(f"{email} has a new password; every session of theirs is ended.")
 
 
 @app.command("list")
@@ -54,6 +72,12 @@ def list_users(data: DataOption = None, json: JsonOption = False) -> None:
     else:
         rows = [(user.id, user.email, user.role.name, moment(user.created_at)) for user in everybody]
         show_table(("id", "e-mail", "role", "created"), rows, when_empty="There is no user yet.")
+
+
+def _new_password_hash(password_stdin: bool) -> str:
+    password = _from_stdin() if password_stdin else _asked()
+    passwords.check_new(password)
+    return passwords.hash_password(password)
 
 
 def _from_stdin() -> str:

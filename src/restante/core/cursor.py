@@ -51,7 +51,8 @@ def parse_cursor(text: str, field: str = "cursor") -> Position:
 
 def parse_if_none_match(value: str) -> Position:
     """Read the cursor of an If-None-Match header: bare as we send it, or quoted or weak as clients write it."""
-    bare = value.strip()
+    # Only what HTTP calls white space: a line feed or a control character is no part of any header.
+    bare = value.strip(" \t")
     if bare.startswith("W/"):
         bare = bare[2:]
     if len(bare) >= 2 and bare[0] == bare[-1] == '"':

@@ -9,8 +9,9 @@ Time is an argument, in seconds of any monotonic clock.
 class TokenBuckets:
     def __init__(self, rate_per_second: float, burst: int, recipients_max: int = 2_000_000) -> None:
         self._interval = 1.0 / rate_per_second
-        # A thousandth of a token more keeps rounding, which grows with the clock, from refusing the last of a burst.
-        self._depth = (burst + 0.001) * self._interval
+        self._depth = burst * self._interval
+        # A thousandth of a token: keeps rounding, which grows with the clock, from refusing the last of a burst.
+        self._tolerance = 0.001 * self._interval
         self._recipients_max = recipients_max
         self._forget_at = recipients_max
         self._full_at: dict[int, float] = {}
@@ -22,7 +23,7 @@ class TokenBuckets:
             full_at = now
         after = full_at + self._interval
         wait = after - now - self._depth
-        if wait > 0.0:
+        if wait > self._tolerance:
             return wait
         if len(self._full_at) >= self._forget_at and recipient not in self._full_at:
             self.forget_full(now)

@@ -14,7 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from restante.database.connection import Connection
 from restante.database.engine import Engine, EngineConnection
-from restante.database.errors import DatabaseError
+from restante.database.errors import DatabaseError, DatabaseUnavailable
 from restante.database.writer import CommitListener, Writer
 
 P = ParamSpec("P")
@@ -27,7 +27,7 @@ class Database:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._listeners: list[CommitListener] = []
-        self._writer = Writer(engine.connect(writable=True), self._tell_listeners)
+        self._writer = Writer(engine.connect(writable=True), self._listeners)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="restante-reader")
         self._reader_conn = threading.local()
         self._reader_conns: list[EngineConnection] = []
@@ -38,17 +38,15 @@ class Database:
 
     async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function on a snapshot."""
-        return await asyncio.wrap_future(self._readers.submit(self._read, lambda conn: work(conn, *args, **kwargs)))
+        return await asyncio.wrap_future(self._submit_read(lambda conn: work(conn, *args, **kwargs)))
 
     def write_now(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return self.submit(work, *args, **kwargs).result()
 
     def read_now(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._readers.submit(self._read, lambda conn: work(conn, *args, **kwargs)).result()
+        return self._submit_read(lambda conn: work(conn, *args, **kwargs)).result()
 
-    def submit(
-        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> "Future[T]":
+    def submit(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """As `write`, for callers that are not tasks."""
         return self._writer.submit(lambda conn: work(conn, *args, **kwargs))
 
@@ -72,6 +70,12 @@ class Database:
         for conn in self._reader_conns:
             conn.close()
 
+    def _submit_read(self, work: Callable[[Connection], T]) -> "Future[T]":
+        try:
+            return self._readers.submit(self._read, work)
+        except RuntimeError:
+            raise DatabaseUnavailable("the database is closed") from None
+
     def _read(self, work: Callable[[Connection], T]) -> T:
         conn = getattr(self._reader_conn, "conn", None)
         if conn is None:
@@ -86,7 +90,3 @@ class Database:
             except DatabaseError:
                 # A snapshot has nothing to lose; a connection that cannot end it is replaced.
                 self._reader_conn.conn = None
-
-    def _tell_listeners(self, announced: list[object]) -> None:
-        for listener in self._listeners:
-            listener(announced)

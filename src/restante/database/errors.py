@@ -1,9 +1,9 @@
 """The database's own failures. Driver exceptions become these at the engine's edge and nowhere else.
 
-    DatabaseError
-    ├── DatabaseUnavailable   the engine cannot be reached, is locked or full; trying again may help
-    ├── UniqueViolation       a unique index refused the row; `.constraint` says which
-    └── AlreadyRunning        another server has this data folder
+DatabaseError
+├── DatabaseUnavailable   the engine cannot be reached, is locked or full; trying again may help
+├── UniqueViolation       a unique index refused the row; `.constraint` says which
+└── AlreadyRunning        another server has this data folder
 """
 
 

@@ -12,7 +12,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-_HEADER = re.compile(r"^-- name: (?P<name>[a-z_]+)(?:@(?P<engine>[a-z]+))?$", re.MULTILINE)
+_HEADER = re.compile(r"^-- name:(?P<said>.*)$", re.MULTILINE)
+_NAME = re.compile(r" (?P<name>[a-z][a-z0-9_]*)(?:@(?P<engine>[a-z]+))?\s*")
 
 
 class Query(NamedTuple):
@@ -46,16 +47,22 @@ def queries_beside(python_file: str) -> Queries:
 
 
 def _parse(source: str, path: Path) -> dict[str, Query]:
+    """The queries by name. What cannot be understood is refused: it would become part of the query above it."""
     headers = list(_HEADER.finditer(source))
-    texts: dict[str, str] = {}
-    variants: dict[str, list[tuple[str, str]]] = {}
-    for header, following in zip(headers, [*headers[1:], None], strict=True):
-        text = source[header.end() : following.start() if following else len(source)].strip()
-        name, engine = header["name"], header["engine"]
-        if engine:
-            variants.setdefault(name, []).append((engine, text))
-        elif name in texts:
-            raise ValueError(f"{path}: the query {name!r} is there twice")
-        else:
-            texts[name] = text
-    return {name: Query(name, text, tuple(variants.get(name, ()))) for name, text in texts.items()}
+    ends = [*(header.start() for header in headers[1:]), len(source)]
+    texts: dict[tuple[str, str | None], str] = {}
+    for header, end in zip(headers, ends, strict=False):
+        named = _NAME.fullmatch(header["said"])
+        if named is None:
+            raise ValueError(f"{path}: {header[0]!r} names no query")
+        if (named["name"], named["engine"]) in texts:
+            raise ValueError(f"{path}: {header[0]!r} is there twice")
+        texts[named["name"], named["engine"]] = source[header.end() : end].strip()
+    for name, engine in texts:
+        if (name, None) not in texts:
+            raise ValueError(f"{path}: {name}@{engine} has no text for other engines")
+    return {name: Query(name, text, _variants(texts, name)) for (name, engine), text in texts.items() if not engine}
+
+
+def _variants(texts: dict[tuple[str, str | None], str], name: str) -> tuple[tuple[str, str], ...]:
+    return tuple((engine, text) for (of, engine), text in texts.items() if of == name and engine)

@@ -76,15 +76,22 @@ class SqliteConnection:
                 cached_statements=512,
             )
             self._driver.row_factory = sqlite3.Row
-            if writable:
-                self._driver.execute("PRAGMA journal_mode = WAL")
-                self._driver.execute("PRAGMA synchronous = FULL")
-            self._driver.execute("PRAGMA foreign_keys = ON")
-            self._driver.execute("PRAGMA mmap_size = 268435456")
+            try:
+                self._set_up(writable)
+            except sqlite3.Error:
+                self._driver.close()
+                raise
         self._writable = writable
         self._clock = clock
         self._now_ms: int | None = None
         self._announced: list[object] = []
+
+    def _set_up(self, writable: bool) -> None:
+        if writable:
+            self._driver.execute("PRAGMA journal_mode = WAL")
+            self._driver.execute("PRAGMA synchronous = FULL")
+        self._driver.execute("PRAGMA foreign_keys = ON")
+        self._driver.execute("PRAGMA mmap_size = 268435456")
 
     @property
     def now_ms(self) -> int:
@@ -135,8 +142,8 @@ class SqliteConnection:
 
     @property
     def changes(self) -> int:
-        """Grows with every row changed: two equal readings prove that nothing was changed between them."""
-        return self._driver.total_changes
+        """Grows with every row changed and all that is announced: two equal readings prove that there was neither."""
+        return self._driver.total_changes + len(self._announced)
 
     def foreign_commits(self) -> int:
         """Changes when, and only when, another connection has committed."""

@@ -9,14 +9,19 @@ one by one, each in a transaction of its own.
 
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from restante.database.connection import Connection
 from restante.database.engine import EngineConnection
 from restante.database.errors import DatabaseError, DatabaseUnavailable
+
+log = structlog.get_logger()
 
 BATCH_MAX = 256
 FOREIGN_COMMIT_CHECK_SECONDS = 0.1
@@ -36,13 +41,16 @@ class _Job:
 
 
 class Writer:
-    """One thread with one writable connection. `announce` is called from it with what each commit announced."""
+    """One thread with one writable connection. The listeners are called from it with what each commit announced."""
 
-    def __init__(self, conn: EngineConnection, announce: CommitListener) -> None:
+    def __init__(self, conn: EngineConnection, listeners: Sequence[CommitListener]) -> None:
         self._conn = conn
-        self._announce = announce
+        self._listeners = listeners
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._accepting = threading.Lock()
+        self._is_closed = False
         self._foreign = conn.foreign_commits()
+        self._foreign_check_at = 0.0
         self.commits = 0
         self.writes = 0
         self._thread = threading.Thread(target=self._run, name="restante-writer", daemon=True)
@@ -50,29 +58,43 @@ class Writer:
 
     def submit(self, work: Callable[[Connection], Any]) -> Future[Any]:
         future: Future[Any] = Future()
-        self._queue.put(_Job(work, future))
+        with self._accepting:
+            if not self._is_closed:
+                self._queue.put(_Job(work, future))
+                return future
+        future.set_exception(DatabaseUnavailable("the database is closed"))
         return future
 
     def close(self) -> None:
         """Finish what was accepted, then end the thread."""
-        self._queue.put(None)
+        with self._accepting:
+            self._is_closed = True
+            self._queue.put(None)
         self._thread.join()
         self._conn.close()
 
     def _run(self) -> None:
         closing = False
         while not closing:
-            try:
-                batch = [self._queue.get(timeout=FOREIGN_COMMIT_CHECK_SECONDS)]
-            except queue.Empty:
-                self._notice_foreign_commit()
-                continue
-            while len(batch) < BATCH_MAX and not self._queue.empty():
-                batch.append(self._queue.get())
+            batch = self._next_batch()
             closing = None in batch
             jobs = [job for job in batch if job is not None and job.future.set_running_or_notify_cancel()]
             if jobs:
                 self._run_together(jobs)
+            # Looked at by the clock, not when idle: a writer that is never idle has neighbours too.
+            if time.monotonic() >= self._foreign_check_at:
+                self._notice_foreign_commit()
+                self._foreign_check_at = time.monotonic() + FOREIGN_COMMIT_CHECK_SECONDS
+
+    def _next_batch(self) -> list[_Job | None]:
+        """All that wait, up to a bound; nothing if nobody comes for a while."""
+        try:
+            batch = [self._queue.get(timeout=FOREIGN_COMMIT_CHECK_SECONDS)]
+        except queue.Empty:
+            return []
+        while len(batch) < BATCH_MAX and not self._queue.empty():
+            batch.append(self._queue.get())
+        return batch
 
     def _run_together(self, jobs: list[_Job]) -> None:
         """Run all in one transaction; alone, one by one, those that a failing neighbour would drag along."""
@@ -84,12 +106,13 @@ class Writer:
                 changes = self._conn.changes
                 try:
                     results.append((job, job.work(self._conn)))
-                except Exception as error:
+                except BaseException as error:
                     if self._conn.changes != changes or isinstance(error, DatabaseError):
                         raise
                     failed.append((job, error))
             announced = self._conn.commit()
-        except Exception as error:
+        except BaseException as error:
+            # Not even an exit may end this thread: others' requests wait for it. It ends whoever waits for this job.
             self._undo()
             if len(jobs) == 1:
                 jobs[0].future.set_exception(error)
@@ -103,7 +126,7 @@ class Writer:
         self.commits += 1
         self.writes += len(results)
         if announced:
-            self._announce(announced)
+            self._tell(announced)
         for job, result in results:
             job.future.set_result(result)
         for job, failure in failed:
@@ -123,4 +146,12 @@ class Writer:
             return
         if foreign != self._foreign:
             self._foreign = foreign
-            self._announce([ForeignCommit()])
+            self._tell([ForeignCommit()])
+
+    def _tell(self, announced: list[object]) -> None:
+        for listener in self._listeners:
+            try:
+                listener(announced)
+            except Exception:
+                # It is committed: whoever waits for that must not suffer from one who listens.
+                log.exception("a commit could not be announced")

@@ -7,7 +7,6 @@ that it holds nothing, and so can do no harm.
 Does not know what stands behind `append`: the log of this database, or a copy of it elsewhere that may fail.
 """
 
-import asyncio
 import os
 import secrets
 import socket
@@ -17,9 +16,9 @@ import structlog
 
 from restante.core.backoff import Backoff
 from restante.database.database import Database
-from restante.database.errors import DatabaseError
 from restante.delivery import log as signal_log
 from restante.delivery import outbox
+from restante.delivery.alarm import Alarm
 from restante.delivery.outbox import Append, HeldRow, Outcome
 
 log = structlog.get_logger()
@@ -86,13 +85,13 @@ class Dispatcher:
             except Exception as error:
                 held_back.add(row.device_id)
                 outcome.add(await self._put_back(row, error))
-        await self._database.write(outbox.release, untried)
+        await self._database.write(outbox.release, self.name, untried)
         return outcome
 
     async def _put_back(self, row: HeldRow, error: Exception) -> Outcome:
         reason = f"{type(error).__name__}: {error}"
         log.error(f"{PREFIX} a row failed", row=row.id, device_id=row.device_id, error=reason)
-        return await self._database.write(outbox.put_back, row, reason, self._options.backoff)
+        return await self._database.write(outbox.put_back, self.name, row, reason, self._options.backoff)
 
     def _record(self, outcome: Outcome) -> None:
         self.totals.passes += 1
@@ -112,36 +111,24 @@ class Runner:
         self._database = database
         self._dispatcher = dispatcher
         self._options = options
-        self._rung = asyncio.Event()
-        self._stopping = False
-
-    def ring(self) -> None:
-        self._rung.set()
-
-    def stop(self) -> None:
-        self._stopping = True
-        self._rung.set()
+        self._alarm = Alarm()
+        self.ring = self._alarm.ring
+        self.stop = self._alarm.stop
 
     async def run(self) -> None:
-        while not self._stopping:
-            self._rung.clear()
+        while not self._alarm.is_stopping:
             try:
                 outcome = await self._dispatcher.run_once()
                 delay = 0.0 if outcome.delivered or outcome.failed else await self._idle_seconds()
-            except DatabaseError as error:
-                log.error(f"{PREFIX} the pass failed", error=str(error))
+            except Exception as error:
+                # Whatever it was, the next pass is tried: a dispatcher that has ended delivers nothing.
+                log.error(f"{PREFIX} the pass failed", error=f"{type(error).__name__}: {error}")
                 delay = self._options.interval_seconds
             if delay > 0:
-                await self._wait(delay)
+                await self._alarm.wait(delay)
         log.debug(f"{PREFIX} stopped")
 
     async def _idle_seconds(self) -> float:
         due = await self._database.read(outbox.seconds_until_due)
-        # Rows can be due and yet held back by an elder's lease: look again soon, but not in a busy loop.
+        # What has become due since the pass is fetched soon, but not in a busy loop.
         return self._options.interval_seconds if due is None else min(self._options.interval_seconds, max(due, 0.05))
-
-    async def _wait(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._rung.wait(), seconds)
-        except TimeoutError:
-            return

@@ -58,6 +58,8 @@ def append(conn: Connection, device_id: int, signals: Iterable[Signal], keep: in
         position = head.next_position(conn.now_ms)
         entries.append(_append_one(conn, device_id, position, signal))
         head = Head(position, head.trimmed, head.earliest if head.earliest.n else position)
+    if not entries:
+        return Published(device_id, before.newest, before, ())
     head = _trim(conn, device_id, head, keep)
     conn.run(
         SQL.save_head,
@@ -78,9 +80,7 @@ def read_head(conn: Connection, device_id: int) -> Head:
     if row is None:
         return Head()
     trimmed = Position(row["trimmed_ms"], row["trimmed_n"])
-    return Head(
-        Position(row["newest_ms"], row["newest_n"]), trimmed, Position(row["earliest_ms"], trimmed.n + 1)
-    )
+    return Head(Position(row["newest_ms"], row["newest_n"]), trimmed, Position(row["earliest_ms"], trimmed.n + 1))
 
 
 def read(conn: Connection, device_id: int, cursor: Position | None, limit: int) -> Reading:
@@ -94,7 +94,6 @@ def read(conn: Connection, device_id: int, cursor: Position | None, limit: int) 
         return Reading(head, [])
     rows = conn.all(SQL.read_after, device_id=device_id, ms=cursor.ms, n=cursor.n, limit=limit)
     return Reading(head, [_entry(row) for row in rows])
-
 
 
 def _append_one(conn: Connection, device_id: int, position: Position, signal: Signal) -> LogEntry:
@@ -118,8 +117,7 @@ def _trim(conn: Connection, device_id: int, head: Head, keep: int) -> Head:
     if trim_to(head, keep, TRIM_SLACK) is None:
         return head
     earliest, trimmed = (
-        Position(row["ms"], row["n"])
-        for row in conn.all(SQL.earliest_to_keep, device_id=device_id, keep=keep)
+        Position(row["ms"], row["n"]) for row in conn.all(SQL.earliest_to_keep, device_id=device_id, keep=keep)
     )
     conn.run(SQL.trim, device_id=device_id, ms=trimmed.ms, n=trimmed.n)
     return Head(head.newest, trimmed, earliest)

@@ -8,12 +8,16 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+import structlog
+
 from restante.core.cursor import Position
 from restante.core.errors import CursorExpired
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.delivery import log
 from restante.delivery.log import Reading
+
+logger = structlog.get_logger()
 
 BATCH_MAX = 256
 
@@ -49,8 +53,16 @@ class LogReader:
                 # Each of the batch is told; none waits for ever.
                 results = [error] * len(batch)
             for ask, result in zip(batch, results, strict=True):
-                ask.done(result)
+                _tell(ask, result)
         self._task = None
+
+
+def _tell(ask: LogRead, result: ReadResult) -> None:
+    try:
+        ask.done(result)
+    except Exception:
+        # One that cannot be told must not cost the others of the batch, and all later ones, their answer.
+        logger.exception("a poll could not be told what was read", device_id=ask.device_id)
 
 
 def _read_batch(conn: Connection, batch: list[LogRead]) -> list[ReadResult]:

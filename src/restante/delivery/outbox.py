@@ -120,8 +120,7 @@ def deliver_held(conn: Connection, dispatcher: str, append: Append) -> Outcome:
             signal = _signal_of(conn, row)
             by_device.setdefault(row.device_id, []).append((row, signal))
         except Undeliverable as error:
-            _give_up(conn, row, str(error))
-            outcome.failed += 1
+            outcome.add(_give_up(conn, dispatcher, row, str(error)))
     for device_id, pairs in by_device.items():
         append(conn, device_id, [signal for _, signal in pairs])
     delivered = [{"id": row.id, "now_ms": conn.now_ms} for pairs in by_device.values() for row, _ in pairs]
@@ -138,31 +137,32 @@ def deliver_row(conn: Connection, dispatcher: str, row_id: int, append: Append) 
     try:
         signal = _signal_of(conn, row)
     except Undeliverable as error:
-        _give_up(conn, row, str(error))
-        return Outcome(failed=1)
+        return _give_up(conn, dispatcher, row, str(error))
     append(conn, row.device_id, [signal])
     conn.run(SQL.mark_delivered, id=row.id, now_ms=conn.now_ms)
     return Outcome(delivered=1)
 
 
-def put_back(conn: Connection, row: HeldRow, reason: str, backoff: Backoff) -> Outcome:
-    """Record a failed attempt: wait for the next one, or give the row up when it was the last."""
+def put_back(conn: Connection, dispatcher: str, row: HeldRow, reason: str, backoff: Backoff) -> Outcome:
+    """Record a failed attempt: wait for the next one, or give the row up when it was the last.
+
+    A row that has become another dispatcher's in the meantime is that one's business alone.
+    """
     delay_seconds = backoff.delay_seconds(row.attempts + 1)
     if delay_seconds is None:
-        _give_up(conn, row, reason)
-        return Outcome(failed=1)
-    conn.run(
+        return _give_up(conn, dispatcher, row, reason)
+    retried = conn.run(
         SQL.retry_later,
         id=row.id,
+        claimed_by=dispatcher,
         next_attempt_at=conn.now_ms + int(delay_seconds * 1000),
-        failure_reason=reason[:FAILURE_REASON_CHARACTERS_MAX],
+        failure_reason=_as_kept(reason),
     )
-    return Outcome(retried=1)
+    return Outcome(retried=retried)
 
 
-
-def release(conn: Connection, row_ids: list[int]) -> None:
-    conn.run_many(SQL.release, [{"id": row_id} for row_id in row_ids])
+def release(conn: Connection, dispatcher: str, row_ids: list[int]) -> None:
+    conn.run_many(SQL.release, [{"id": row_id, "claimed_by": dispatcher} for row_id in row_ids])
 
 
 def release_all(conn: Connection) -> int:
@@ -199,7 +199,7 @@ def counts(conn: Connection) -> dict[str, int | None]:
 
 
 def seconds_until_due(conn: Connection) -> float | None:
-    """How long until a waiting row is due; None where none waits."""
+    """How long until a waiting row can be claimed; None where none waits."""
     row = conn.one(SQL.next_due)
     due_at: Any = row["due_at"] if row is not None else None
     return None if due_at is None else max(0.0, (due_at - conn.now_ms) / 1000)
@@ -220,5 +220,11 @@ def _signal_of(conn: Connection, row: HeldRow) -> Signal:
     return signal
 
 
-def _give_up(conn: Connection, row: HeldRow, reason: str) -> None:
-    conn.run(SQL.mark_failed, id=row.id, failure_reason=reason[:FAILURE_REASON_CHARACTERS_MAX])
+def _give_up(conn: Connection, dispatcher: str, row: HeldRow, reason: str) -> Outcome:
+    failed = conn.run(SQL.mark_failed, id=row.id, claimed_by=dispatcher, failure_reason=_as_kept(reason))
+    return Outcome(failed=failed)
+
+
+def _as_kept(reason: str) -> str:
+    """The reason as the table takes it, whatever bytes an error message may have carried along."""
+    return reason[:FAILURE_REASON_CHARACTERS_MAX].encode(errors="replace").decode()

@@ -24,10 +24,15 @@ WHERE id IN (
     ORDER BY due.id LIMIT :batch)
 
 -- name: held
--- The rows a dispatcher holds a live lease on, in order. One that lost its lease finds nothing here.
-SELECT id, device_id, payload, attempts FROM device_update_outbox
-WHERE status = 'PENDING' AND claimed_by = :claimed_by AND lock_expires_at > :now_ms
-ORDER BY id
+-- The rows a dispatcher holds a live lease on and may publish, in order. One that lost its lease finds nothing here;
+-- nor does one whose elder, of the same device, was put back or reset since: it would overtake that.
+SELECT held.id, held.device_id, held.payload, held.attempts FROM device_update_outbox AS held
+WHERE held.status = 'PENDING' AND held.claimed_by = :claimed_by AND held.lock_expires_at > :now_ms
+  AND NOT EXISTS (
+    SELECT 1 FROM device_update_outbox AS elder
+    WHERE elder.status = 'PENDING' AND elder.device_id = held.device_id AND elder.id < held.id
+      AND (elder.claimed_by IS NULL OR elder.claimed_by <> :claimed_by OR elder.lock_expires_at <= :now_ms))
+ORDER BY held.id
 
 -- name: mark_delivered
 -- The signal is in the log.
@@ -36,22 +41,22 @@ SET status = 'DELIVERED', delivered_at = :now_ms, lock_expires_at = NULL, next_a
 WHERE id = :id
 
 -- name: mark_failed
--- The signal will not be published unless an operator resets the row.
+-- The signal will not be published unless an operator resets the row. Another's row is left alone.
 UPDATE device_update_outbox
 SET status = 'FAILED', attempts = attempts + 1, lock_expires_at = NULL, next_attempt_at = NULL, failure_reason = :failure_reason
-WHERE id = :id
+WHERE id = :id AND status = 'PENDING' AND claimed_by = :claimed_by
 
 -- name: retry_later
--- Back to waiting, with the reason kept.
+-- Back to waiting, with the reason kept. Another's row is left alone.
 UPDATE device_update_outbox
 SET attempts = attempts + 1, next_attempt_at = :next_attempt_at, failure_reason = :failure_reason,
     claimed_by = NULL, claimed_at = NULL, lock_expires_at = NULL
-WHERE id = :id
+WHERE id = :id AND status = 'PENDING' AND claimed_by = :claimed_by
 
 -- name: release
--- Gives a claimed row back untried.
+-- Gives a claimed row back untried. Another's row is left alone.
 UPDATE device_update_outbox SET claimed_by = NULL, claimed_at = NULL, lock_expires_at = NULL
-WHERE id = :id AND status = 'PENDING'
+WHERE id = :id AND status = 'PENDING' AND claimed_by = :claimed_by
 
 -- name: release_all
 -- Gives back every claimed row, whoever claimed it.
@@ -91,9 +96,12 @@ SELECT (SELECT COUNT(*) FROM device_update_outbox WHERE status = 'PENDING') AS p
        (SELECT :now_ms - created_at FROM device_update_outbox WHERE status = 'PENDING' ORDER BY id LIMIT 1) AS oldest_pending_ms
 
 -- name: next_due
--- When the next waiting row wants another look.
-SELECT MIN(MAX(COALESCE(next_attempt_at, 0), COALESCE(lock_expires_at, 0))) AS due_at
-FROM device_update_outbox WHERE status = 'PENDING'
+-- When the next row can be claimed: its lease over, its retry due. Only each device's eldest is asked; the others wait
+-- for it, and would look due all the while.
+SELECT MIN(COALESCE(eldest.lock_expires_at, eldest.next_attempt_at, 0)) AS due_at FROM device_update_outbox AS eldest
+WHERE eldest.status = 'PENDING' AND NOT EXISTS (
+    SELECT 1 FROM device_update_outbox AS elder
+    WHERE elder.status = 'PENDING' AND elder.device_id = eldest.device_id AND elder.id < eldest.id)
 
 -- name: evict_delivered
 -- Removes delivered rows past their retention, a bounded number at a time.

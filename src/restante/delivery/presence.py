@@ -4,6 +4,7 @@ What a crash loses is at most one interval of last-seen times, which the next po
 """
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -19,20 +20,28 @@ INTERVAL_SECONDS = 30.0
 # Small enough that a flush never holds the writer for long.
 BATCH = 1000
 
+# Writes down when each of the ids was last seen, in seconds since the epoch.
+WriteLastSeen = Callable[[Connection, list[tuple[int, float]]], None]
+
 
 class Presence:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, write: WriteLastSeen | None = None) -> None:
         self._database = database
+        self._write = write or write_last_seen
         # Device id → seconds since the epoch. Polls write to it directly.
         self.seen: dict[int, float] = {}
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(INTERVAL_SECONDS)
-            try:
-                await self.run_once()
-            except DatabaseError as error:
-                log.error("last-seen times could not be written, they are kept", error=str(error))
+            await self.try_once()
+
+    async def try_once(self) -> None:
+        """Write what was collected, if the database takes it now."""
+        try:
+            await self.run_once()
+        except DatabaseError as error:
+            log.error("last-seen times could not be written, they are kept", error=str(error))
 
     async def run_once(self) -> int:
         """Write what was collected; how many devices."""
@@ -40,7 +49,7 @@ class Presence:
         rows = list(seen.items())
         for start in range(0, len(rows), BATCH):
             try:
-                await self._database.write(write_last_seen, rows[start : start + BATCH])
+                await self._database.write(self._write, rows[start : start + BATCH])
             except DatabaseError:
                 self.seen = dict(rows[start:]) | self.seen
                 raise
@@ -48,6 +57,4 @@ class Presence:
 
 
 def write_last_seen(conn: Connection, seen: list[tuple[int, float]]) -> None:
-    conn.run_many(
-        SQL.last_seen, [{"device_id": device_id, "seen_ms": int(at * 1000)} for device_id, at in seen]
-    )
+    conn.run_many(SQL.last_seen, [{"device_id": device_id, "seen_ms": int(at * 1000)} for device_id, at in seen])

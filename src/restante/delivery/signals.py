@@ -35,6 +35,14 @@ def checked_signal(type: str, ts_ms: int, ref: dict[str, Any]) -> Signal:
         raise BadInput("type", f"1 to {TYPE_CHARACTERS_MAX} printable characters")
     if not 0 <= ts_ms < 2**53:
         raise BadInput("ts_ms", "milliseconds since the epoch")
-    if len(_encoder.encode(ref)) > REF_BYTES_MAX:
+    if not _can_be_written(ref):
         raise BadInput("ref", f"at most {REF_BYTES_MAX} bytes of JSON")
     return Signal(type, ts_ms, ref)
+
+
+def _can_be_written(ref: dict[str, Any]) -> bool:
+    try:
+        return len(_encoder.encode(ref)) <= REF_BYTES_MAX
+    except UnicodeEncodeError:
+        # Half a surrogate pair: no text, though Python has room for it.
+        return False

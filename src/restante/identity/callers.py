@@ -1,4 +1,4 @@
-"""Who is calling: a device, a person or the holder of an API key, and what their role lets them do."""
+"""Who is calling: a device, a collector, a person or the holder of an API key, and what their role lets them do."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -37,10 +37,24 @@ class KeyHolder(NamedTuple):
     role: Role
 
 
+class CollectorCaller(NamedTuple):
+    """A collector of a site, with a token that was not revoked at the time of verification."""
+
+    device_id: int
+    site_id: int
+    zone_id: int | None  # a collector of one zone is handed that zone's commands only
+
+
+class CollectorRevoked(NamedTuple):
+    """Announced by the commit that ends a collector's token: whoever remembers it forgets it."""
+
+    device_id: int
+
+
 class DeviceRevoked(NamedTuple):
     """Announced by the commit that revokes a device: whoever remembers its tokens forgets them."""
 
     device_id: int
 
 
-Caller = DeviceCaller | Person | KeyHolder
+Caller = DeviceCaller | CollectorCaller | Person | KeyHolder

@@ -1,9 +1,9 @@
 """The master key: whatever is secret and must be read again is sealed with it before it is stored.
 
-It lies in a file that is made on first use and that only its owner may read, or is given by the
-environment. A sealed value is a version byte, a nonce and AES-256-GCM's ciphertext; its purpose is bound to
-it, so that what was sealed as one thing cannot be passed off as another. The key itself never appears in an
-error or a log line.
+It lies in a file that only its owner may read, or is given by the environment. Whether the key found there is the
+database's, and whether one may be made, is decided elsewhere (signing_keys.py): this module knows no database. A
+sealed value is a version byte, a nonce and AES-256-GCM's ciphertext; its purpose is bound to it, so that what was
+sealed as one thing cannot be passed off as another. The key itself never appears in an error or a log line.
 """
 
 import base64
@@ -11,34 +11,39 @@ import binascii
 import os
 import secrets
 import stat
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
 VERSION = b"\x01"
+VARIABLE = "RESTANTE_MASTER_KEY"
 
 
 class MasterKeyError(Exception):
-    """The master key cannot be used."""
+    """The master key cannot be used: what is wrong with it, and what to do."""
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        super().__init__(f"{what}: {remedy}" if remedy else what)
+        self.what = what
+        self.remedy = remedy
 
 
 class MasterKey:
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise MasterKeyError(f"the master key must be {KEY_BYTES} bytes")
+        self._key = key
         self._cipher = AESGCM(key)
 
-    @classmethod
-    def load(cls, path: Path, from_environment: str | None) -> "MasterKey":
-        """The environment's key if there is one, else the file's, which is made if there is none."""
-        if from_environment is not None:
-            return cls(_decoded(from_environment, "the master key given by the environment"))
-        if not path.exists():
-            _create(path)
-        return cls(_read(path))
+    def derived(self, purpose: str) -> bytes:
+        """A key for one purpose alone: always the same, and nothing about the master key can be told from it."""
+        return HKDF(SHA256(), KEY_BYTES, salt=None, info=b"restante " + purpose.encode()).derive(self._key)
 
     def seal(self, plain: bytes, purpose: str) -> bytes:
         nonce = secrets.token_bytes(NONCE_BYTES)
@@ -54,6 +59,29 @@ class MasterKey:
             raise MasterKeyError(
                 f"{purpose}: cannot be opened; it was altered, or sealed with another master key"
             ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class MasterKeySource:
+    """Where the key is looked for: the environment if it gives one, else the file."""
+
+    path: Path
+    from_environment: str | None = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"the master key file {self.path}" if self.from_environment is None else f"the key given by {VARIABLE}"
+
+    def find(self) -> MasterKey | None:
+        """The key; None if there is none. Makes nothing."""
+        if self.from_environment is not None:
+            return MasterKey(_decoded(self.from_environment, str(self)))
+        return MasterKey(_read(self.path)) if self.path.exists() else None
+
+    def make(self) -> MasterKey:
+        """The key of the file, which is made if it is not there."""
+        if not self.path.exists():
+            _create(self.path)
+        return MasterKey(_read(self.path))
 
 
 def _decoded(text: str, source: str) -> bytes:
@@ -78,8 +106,8 @@ def _read(path: Path) -> bytes:
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
         if mode & 0o077:
             raise MasterKeyError(
-                f"the master key file {path} has mode {mode:04o}: others can reach it. "
-                f"Run: chmod 600 {path} (and consider the key known to whoever could read it)"
+                f"the master key file {path} has mode {mode:04o}, others can reach it",
+                f"chmod 600 {path} (and consider the key known to whoever could read it)",
             )
         return _decoded(file.read(1024), f"the master key file {path}")
 

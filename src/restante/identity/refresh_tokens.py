@@ -1,19 +1,16 @@
 """Refresh tokens: each is exchanged once for its successor; one that is shown twice ends the whole family.
 
-    rt_<family><secret>      family: 128 random bits, the same in every token of the family
-                             secret: 256 random bits, new with every exchange
+    shown = stored    the newest token: exchanged, and the next number stored
+    shown < stored    exchanged before, so a theft or a copy: the family ends
+    shown > stored    the database is older than the token, restored from a backup: exchanged as the newest
 
-A family is one row with the digests of its name and of its newest secret. Whoever knows the name has held a
-token of the family, so a known name with any other secret is an old token, shown again: a theft, or a copy.
-Old secrets need not be kept to see that, and a device that refreshes every hour for years still costs one
-row.
+A family is one row with the digest of its name and the number of its newest token, so a device that refreshes every
+hour for years still costs one row. What a token says is believed because it is authentic (see refresh_key.py): a
+forged one is not known here and ends nobody's family.
 
 Must always hold: of several who show the same token at once, one gets its successor.
 """
 
-import base64
-import binascii
-import hmac
 import secrets
 from enum import Enum
 from typing import NamedTuple
@@ -21,14 +18,13 @@ from typing import NamedTuple
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.identity import device_owners
+from restante.identity.refresh_key import FAMILY_BYTES, RefreshKey
 from restante.identity.secret_tokens import digest_bytes
 
 SQL = queries_beside(__file__)
 
 REFRESH_TOKEN_SECONDS = 30 * 24 * 3600
-PREFIX = "rt_"
-FAMILY_BYTES = 16
-SECRET_BYTES = 32
+FIRST = 1
 
 
 class Refusal(Enum):
@@ -45,43 +41,42 @@ class Exchange(NamedTuple):
     refresh_token: str
 
 
-class _Parts(NamedTuple):
-    family_hash: bytes
-    secret_hash: bytes
-
-
-def start_family(conn: Connection, user_id: int, device_id: int, lifetime_seconds: int = REFRESH_TOKEN_SECONDS) -> str:
+def start_family(
+    conn: Connection, key: RefreshKey, user_id: int, device_id: int, lifetime_seconds: int = REFRESH_TOKEN_SECONDS
+) -> str:
     """A device's new session, in place of the one it had; its first refresh token."""
     conn.run(SQL.end_families_of_device, device_id=device_id, now_ms=conn.now_ms, end_reason="superseded")
-    family, secret = secrets.token_bytes(FAMILY_BYTES), secrets.token_bytes(SECRET_BYTES)
+    family = secrets.token_bytes(FAMILY_BYTES)
     conn.run(
         SQL.insert_family,
         family_hash=digest_bytes(family),
-        secret_hash=digest_bytes(secret),
+        counter=FIRST,
         user_id=user_id,
         device_id=device_id,
         now_ms=conn.now_ms,
         expires_at=conn.now_ms + lifetime_seconds * 1000,
     )
-    return _written(family, secret)
+    return key.write(family, FIRST)
 
 
-def exchange(conn: Connection, token: str, lifetime_seconds: int = REFRESH_TOKEN_SECONDS) -> Exchange | Refusal:
+def exchange(
+    conn: Connection, key: RefreshKey, token: str, lifetime_seconds: int = REFRESH_TOKEN_SECONDS
+) -> Exchange | Refusal:
     """The token's successor, or why there is none."""
-    raw = _read(token)
-    if raw is None:
+    shown = key.read(token)
+    if shown is None:
         return Refusal.unknown
-    shown = _Parts(digest_bytes(raw[:FAMILY_BYTES]), digest_bytes(raw[FAMILY_BYTES:]))
-    family = conn.one(SQL.find_family, family_hash=shown.family_hash)
+    family_hash = digest_bytes(shown.family)
+    family = conn.one(SQL.find_family, family_hash=family_hash)
     if family is None or family["expires_at"] <= conn.now_ms:
         return Refusal.unknown
-    refusal = _refusal(conn, family, shown)
+    refusal = _refusal(conn, family, shown.counter)
     if refusal is not None:
         return refusal
-    secret = secrets.token_bytes(SECRET_BYTES)
-    if not _replace(conn, shown, digest_bytes(secret), lifetime_seconds):
-        return _used_twice(conn, shown)
-    return Exchange(family["user_id"], family["device_id"], _written(raw[:FAMILY_BYTES], secret))
+    if not _advance(conn, family_hash, shown.counter, lifetime_seconds):
+        conn.run(SQL.end_family, family_hash=family_hash, now_ms=conn.now_ms, end_reason="used_twice")
+        return Refusal.rotated
+    return Exchange(family["user_id"], family["device_id"], key.write(shown.family, shown.counter + 1))
 
 
 def end_all_of_device(conn: Connection, device_id: int) -> None:
@@ -94,42 +89,24 @@ def forget_expired(conn: Connection) -> int:
     return conn.run(SQL.delete_expired, now_ms=conn.now_ms)
 
 
-def _refusal(conn: Connection, family: Row, shown: _Parts) -> Refusal | None:
+def _refusal(conn: Connection, family: Row, counter: int) -> Refusal | None:
+    """Why nothing of this family is exchanged, whichever token it is."""
     if not device_owners.is_active(conn, family["device_id"], family["user_id"]):
         return Refusal.device_inactive
-    if not hmac.compare_digest(family["secret_hash"], shown.secret_hash):
-        return _used_twice(conn, shown)
-    if family["revoked_at"] is not None:
-        # A newer session took this one's place: its last token counts as used.
-        return Refusal.rotated if family["end_reason"] == "superseded" else Refusal.unknown
-    return None
+    if family["revoked_at"] is None:
+        return None
+    # A newer session took this one's place: its last token counts as used.
+    is_used = counter < family["counter"] or family["end_reason"] == "superseded"
+    return Refusal.rotated if is_used else Refusal.unknown
 
 
-def _used_twice(conn: Connection, shown: _Parts) -> Refusal:
-    conn.run(SQL.end_family, family_hash=shown.family_hash, now_ms=conn.now_ms, end_reason="used_twice")
-    return Refusal.rotated
-
-
-def _replace(conn: Connection, shown: _Parts, new_secret_hash: bytes, lifetime_seconds: int) -> bool:
+def _advance(conn: Connection, family_hash: bytes, counter: int, lifetime_seconds: int) -> bool:
+    """Make the successor of this token the newest; False if this one was exchanged already."""
     changed = conn.run(
-        SQL.exchange,
-        family_hash=shown.family_hash,
-        secret_hash=shown.secret_hash,
-        new_secret_hash=new_secret_hash,
+        SQL.advance,
+        family_hash=family_hash,
+        counter=counter,
         now_ms=conn.now_ms,
         expires_at=conn.now_ms + lifetime_seconds * 1000,
     )
     return changed == 1
-
-
-def _written(family: bytes, secret: bytes) -> str:
-    return PREFIX + base64.urlsafe_b64encode(family + secret).decode()
-
-
-def _read(token: str) -> bytes | None:
-    """The bytes of a token of ours; None for anything else."""
-    try:
-        raw = base64.b64decode(token.removeprefix(PREFIX).encode("ascii"), altchars=b"-_", validate=True)
-    except (ValueError, binascii.Error):
-        return None
-    return raw if token.startswith(PREFIX) and len(raw) == FAMILY_BYTES + SECRET_BYTES else None

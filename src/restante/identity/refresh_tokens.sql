@@ -1,18 +1,19 @@
 -- name: insert_family
 -- The first token of a device's new session.
-INSERT INTO refresh_families (family_hash, secret_hash, user_id, device_id, created_at, rotated_at, expires_at)
-VALUES (:family_hash, :secret_hash, :user_id, :device_id, :now_ms, :now_ms, :expires_at)
+INSERT INTO refresh_families (family_hash, counter, user_id, device_id, created_at, rotated_at, expires_at)
+VALUES (:family_hash, :counter, :user_id, :device_id, :now_ms, :now_ms, :expires_at)
 
 -- name: find_family
 -- What a shown token belongs to.
-SELECT secret_hash, user_id, device_id, expires_at, revoked_at, end_reason
+SELECT counter, user_id, device_id, expires_at, revoked_at, end_reason
 FROM refresh_families WHERE family_hash = :family_hash
 
--- name: exchange
--- Lets one of several that show the same token win: the others find another secret.
+-- name: advance
+-- Lets one of several that show the same token win: the others find a higher number. A lower one is that of a
+-- database restored from a backup, which catches up with the device.
 UPDATE refresh_families
-SET secret_hash = :new_secret_hash, rotated_at = :now_ms, expires_at = :expires_at
-WHERE family_hash = :family_hash AND secret_hash = :secret_hash AND revoked_at IS NULL
+SET counter = :counter + 1, rotated_at = :now_ms, expires_at = :expires_at
+WHERE family_hash = :family_hash AND counter <= :counter AND revoked_at IS NULL
 
 -- name: end_family
 -- A token was used twice: nobody can say who of the two is the thief.

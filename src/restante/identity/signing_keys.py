@@ -5,6 +5,8 @@
 
 The newest key signs; the others verify. Making a key is work for outside a transaction (`make`), storing it
 is for inside one (`store_first`, `rotate`). `SigningKeys` holds the opened keys in memory.
+
+As every database in use has one, the newest also tells whether a master key is this database's: see `matching_key`.
 """
 
 from dataclasses import dataclass
@@ -12,16 +14,19 @@ from typing import NamedTuple
 
 from joserfc.jwk import OKPKey
 
-from restante.database.connection import Connection
+from restante.database.connection import Connection, Row
 from restante.database.database import Database
 from restante.database.queries import queries_beside
 from restante.identity import revisions
-from restante.identity.master_key import MasterKey
+from restante.identity.master_key import VARIABLE, MasterKey, MasterKeyError, MasterKeySource
 
 SQL = queries_beside(__file__)
 
 # Another process may sign with the old key until it has noticed the new one.
 NOTICE_SECONDS = 60
+
+
+_LOST = "if it is lost for good, see `restante keys rotate --master-key-lost`"
 
 
 class SealedKey(NamedTuple):
@@ -39,6 +44,33 @@ class StoredKey:
 class _OpenKey(NamedTuple):
     key: OKPKey
     verifies_until: float  # seconds since the epoch
+
+
+def matching_key(conn: Connection, source: MasterKeySource) -> MasterKey | None:
+    """The master key this database is sealed with. None if it has none and may be given one, as nothing is sealed.
+
+    MasterKeyError for another database's key, and for a lost one: a new key beside it would open nothing of what is
+    there, and everything sealed from then on would be lost with the old key's return.
+    """
+    # The database before the file: whoever seals first has made the file before, so it is there if anything is sealed.
+    is_sealed, newest = conn.one(SQL.any_sealed) is not None, conn.one(SQL.newest_key)
+    master = source.find()
+    if master is None and is_sealed:
+        raise MasterKeyError(
+            f"{source} is not there, but the database is sealed with its key",
+            f"put it back from its backup, or give the key by {VARIABLE}; {_LOST}",
+        )
+    if master is not None and newest is not None and not _is_opened_by(master, newest):
+        raise MasterKeyError(
+            f"{source} is not the one this database is sealed with, which is another master key",
+            f"put the right one in its place; {_LOST}",
+        )
+    return master
+
+
+def unlock(database: Database, source: MasterKeySource) -> MasterKey:
+    """The master key of the database, made if it is to have its first one; MasterKeyError as `matching_key` has it."""
+    return database.read_now(matching_key, source) or source.make()
 
 
 def make(master: MasterKey) -> SealedKey:
@@ -104,6 +136,14 @@ class SigningKeys:
         key = OKPKey.import_key(self._master.open(stored.sealed_key, _purpose(stored.kid)))
         until = float("inf") if stored.verifies_until is None else stored.verifies_until / 1000
         return _OpenKey(key, until)
+
+
+def _is_opened_by(master: MasterKey, row: Row) -> bool:
+    try:
+        master.open(row["sealed_key"], _purpose(row["kid"]))
+    except MasterKeyError:
+        return False
+    return True
 
 
 def _purpose(kid: str) -> str:

@@ -20,3 +20,15 @@ ORDER BY id DESC
 -- name: delete_retired
 -- A key that verifies nothing any more is no use to anybody but a thief.
 DELETE FROM signing_keys WHERE verifies_until <= :now_ms
+
+-- name: newest_key
+-- The one that a database's master key must open.
+SELECT kid, sealed_key FROM signing_keys ORDER BY id DESC LIMIT 1
+
+-- name: any_sealed
+-- A row if anything is sealed under a master key, in whichever table: then it must not be given another one.
+SELECT 1 AS sealed
+WHERE EXISTS (SELECT 1 FROM signing_keys)
+   OR EXISTS (SELECT 1 FROM certificate_authorities WHERE sealed_key IS NOT NULL)
+   OR EXISTS (SELECT 1 FROM cert_records WHERE sealed_data_key IS NOT NULL)
+   OR EXISTS (SELECT 1 FROM edge_devices)

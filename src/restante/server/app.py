@@ -1,44 +1,49 @@
 """The composition root: the only file that names engines, and the one that puts the parts together.
 
-    settings ─▶ Node: database · identity · delivery · updates ─▶ application and fast lane ─▶ lifecycle.serve
+settings ─▶ Node: database · identity · delivery · updates ─▶ application and fast lane ─▶ lifecycle.serve
 """
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from starlette.applications import Starlette
 
-from restante.core.backoff import Backoff
+from restante.commands.parts import CommandsParts
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.migrate import migrate
 from restante.database.sqlite import SqliteEngine
 from restante.delivery import log as signal_log
 from restante.delivery import outbox
-from restante.delivery.dispatcher import Dispatcher, DispatcherOptions, Runner
+from restante.delivery.alarm import Alarm
+from restante.delivery.dispatcher import Dispatcher, Runner
 from restante.delivery.log_reader import LogReader
 from restante.delivery.presence import Presence
 from restante.delivery.retention import Retention
 from restante.delivery.signals import Signal
 from restante.identity import retention as identity_retention
+from restante.identity.collector_tokens import CollectorTokens
 from restante.identity.device_tokens import DeviceTokens
 from restante.identity.issuers import OutsideIssuers
-from restante.identity.master_key import MasterKey
-from restante.identity.signing_keys import SigningKeys
+from restante.identity.master_key import MasterKey, MasterKeySource
+from restante.identity.signing_keys import SigningKeys, unlock
 from restante.server import lifecycle
 from restante.server.data_folder import DataFolder
-from restante.server.deadlines import Deadlines
+from restante.server.deadlines import SLOT_SECONDS, Deadlines
 from restante.server.fast_lane import LaneShared
 from restante.server.health import HealthRoutes
 from restante.server.metrics import Metrics, MetricsSources
 from restante.server.openapi import DocsRoutes
+from restante.server.options import commands_options, dispatcher_options, poll_options
+from restante.server.post_forms import PostForms
 from restante.server.request_forms import RequestForms
+from restante.server.services import Service, every
 from restante.server.setting_kinds import Address
 from restante.server.settings import Settings
-from restante.updates import fast_poll
+from restante.updates import fast_poll, rollout
 from restante.updates.fast_poll import FastPoll
-from restante.updates.poll import Poll, PollOptions
+from restante.updates.poll import Poll
 from restante.updates.routes import UpdatesParts, updates_routes
 from restante.updates.wire import SHAPE
 from restante.updates.wrapping import WrapWorker
@@ -65,16 +70,21 @@ class Node:
             access_token_seconds=settings.access_token_seconds,
             cache_entries_max=settings.token_cache_max,
         )
-        self.gate = Gate(self.database, self.tokens)
+        self.collector_tokens = CollectorTokens(self.database)
+        self.gate = Gate(self.database, self.tokens, self.collector_tokens)
+        self.commands = CommandsParts(self.database, master_key, self.collector_tokens, commands_options(settings))
         self.presence = Presence(self.database)
-        self.poll = Poll(LogReader(self.database), self.presence, _poll_options(settings))
-        self.dispatcher = Dispatcher(self.database, _dispatcher_options(settings), self.append)
-        self.runner = Runner(self.database, self.dispatcher, _dispatcher_options(settings))
+        self.poll = Poll(LogReader(self.database), self.presence, poll_options(settings))
+        self.dispatcher = Dispatcher(self.database, dispatcher_options(settings), self.append)
+        self.runner = Runner(self.database, self.dispatcher, dispatcher_options(settings))
         self.wrap_worker = WrapWorker(self.database, master_key, self.emit)
-        self.retention = Retention(self.database, [self._sweep_outbox, identity_retention.forget_expired])
+        self.retention = Retention(
+            self.database, [self._sweep_outbox, identity_retention.forget_expired, *self.commands.sweeps()]
+        )
+        self.foreign_commits = Alarm()
         self.lane = self._lane()
         self.metrics = Metrics(
-            MetricsSources(self.database, self.poll, self.dispatcher, self.lane, self.tokens)
+            MetricsSources(self.database, self.poll, self.dispatcher, self.lane, self.tokens, self.commands.totals)
         )
 
     def append(self, conn: Connection, device_id: int, signals: list[Signal]) -> object:
@@ -99,7 +109,12 @@ class Node:
             refresh_token_days=self.settings.refresh_token_days,
             session_hours=self.settings.session_hours,
         )
-        routes = [*updates_routes(parts), *HealthRoutes(self.database).routes(), *self.metrics.routes()]
+        routes = [
+            *updates_routes(parts),
+            *self.commands.routes(),
+            *HealthRoutes(self.database, self.settings.data).routes(),
+            *self.metrics.routes(),
+        ]
         return [*routes, *DocsRoutes(routes).routes()]
 
     def application(self, *, with_lifespan: bool = True) -> Starlette:
@@ -112,10 +127,39 @@ class Node:
             self.settings.body_bytes_max,
         )
 
+    def services(self) -> list[Service]:
+        """What runs in the background; those that have work to finish first."""
+        deadlines, buckets = self.lane.deadlines, self.poll.buckets
+        return [
+            Service("dispatcher", self.runner.run, self.runner.stop),
+            Service("wrap worker", self.wrap_worker.run, self.wrap_worker.stop),
+            Service("presence", self.presence.run),
+            Service("retention", self.retention.run),
+            Service("catching up", self._catch_up),
+            Service("deadlines", every(SLOT_SECONDS, lambda: deadlines.tick(time.monotonic()))),
+            Service("clock", every(1.0, self._tick)),
+            Service("buckets", every(60.0, lambda: buckets.forget_full(time.monotonic()))),
+            *(Service(name, run) for name, run in self.commands.services()),
+        ]
+
+    def _tick(self) -> None:
+        now = time.time()
+        self.poll.tick(now)
+        self.commands.tick(now)
+
+    async def _catch_up(self) -> None:
+        """When another process, a command beside the server, has changed something: look at what it may have been."""
+        while True:
+            await self.foreign_commits.wait()
+            await self.tokens.catch_up()
+            await self.commands.catch_up()
+            self.poll.rollout = await self.database.read(rollout.current)
+
     def _lane(self) -> LaneShared:
         settings = self.settings
         return LaneShared(
-            forms=RequestForms({fast_poll.TARGET: FastPoll(self.poll, self.tokens)}),
+            forms=RequestForms({fast_poll.TARGET: FastPoll(self.poll, self.tokens), **self.commands.hot()}),
+            posts=PostForms(self.commands.hot_posts()),
             shape=SHAPE,
             deadlines=Deadlines(time.monotonic()),
             connections_max=settings.connections_max,
@@ -135,7 +179,9 @@ def opened(settings: Settings) -> Iterator[Node]:
     with folder.lock():
         engine = SqliteEngine(folder.database_path)
         migrate(engine)
-        node = Node(settings, engine, MasterKey.load(folder.master_key_path, settings.master_key))
+        with closing(Database(engine)) as database:
+            master_key = unlock(database, MasterKeySource(folder.master_key_path, settings.master_key))
+        node = Node(settings, engine, master_key)
         try:
             # The folder is ours, so whoever claimed rows is dead: nobody waits for the end of its lease.
             node.database.write_now(outbox.release_all)
@@ -149,30 +195,3 @@ def serve(settings: Settings, when_listening: Callable[[Address], None] = lambda
     with opened(settings) as node, lifecycle.listening(settings.listen) as sock:
         when_listening(Address(settings.listen.host, sock.getsockname()[1]))
         lifecycle.serve(node, sock)
-
-
-def _poll_options(settings: Settings) -> PollOptions:
-    return PollOptions(
-        interval_seconds=settings.poll_interval_seconds,
-        rollout_interval_seconds=settings.rollout_poll_interval_seconds,
-        rollout_window_seconds=settings.rollout_window_seconds,
-        rate_per_second=settings.poll_rate_per_second,
-        burst=settings.poll_burst,
-        retry_after_spread_seconds=settings.retry_after_spread_seconds,
-        coalesce_seconds=settings.coalesce_milliseconds / 1000,
-        recipients_max=settings.tail_cache_max,
-    )
-
-
-def _dispatcher_options(settings: Settings) -> DispatcherOptions:
-    return DispatcherOptions(
-        interval_seconds=settings.outbox_interval_seconds,
-        batch=settings.outbox_batch,
-        lease_seconds=settings.outbox_lease_seconds,
-        backoff=Backoff(
-            settings.outbox_retry_base_seconds,
-            settings.outbox_retry_max_seconds,
-            settings.outbox_attempts_max,
-        ),
-    )
-

@@ -7,9 +7,11 @@ Things fire up to one slot late, never early.
 
 from typing import Protocol
 
+import structlog
+
+log = structlog.get_logger()
+
 SLOT_SECONDS = 0.05
-
-
 NEVER = float("inf")
 GONE = -1.0
 LOOK_AGAIN_SECONDS = 10.0
@@ -33,7 +35,8 @@ class Deadlines:
 
     def watch(self, thing: Timed) -> None:
         """Look at the thing when it is due by its present deadline, if that is before the look it has coming."""
-        self._watch_from(thing, thing.due)
+        if thing.due != NEVER:
+            self._watch_from(thing, thing.due)
 
     def tick(self, now: float) -> None:
         """Fire what is due. To be called about once a slot; late calls catch up."""
@@ -51,7 +54,11 @@ class Deadlines:
         if thing.due == GONE:
             return
         if thing.due <= now:
-            thing.on_due()
+            try:
+                thing.on_due()
+            except Exception:
+                # Everything else that is timed depends on this loop going on.
+                log.exception("what was due failed")
         if thing.due != GONE:
             self._watch_from(thing, min(thing.due, now + LOOK_AGAIN_SECONDS))
 

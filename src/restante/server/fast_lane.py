@@ -21,7 +21,8 @@ from uvicorn.server import ServerState
 
 from restante.core.errors import BadInput, RestanteError, Unavailable
 from restante.core.pacing import retry_after_seconds
-from restante.server.deadlines import GONE, NEVER, Deadlines
+from restante.server.deadlines import GONE, NEVER, SLOT_SECONDS, Deadlines
+from restante.server.post_forms import Gather, PostForms
 from restante.server.request_forms import RequestForms
 from restante.web.answer import Answer
 from restante.web.hot import Waits
@@ -31,6 +32,7 @@ PIPELINED_BYTES_MAX = 65536
 # Over the cap a connection is kept just long enough to be told so; far over it, not even that.
 REFUSED_SECONDS = 2.0
 REFUSED_MAX = 1000
+
 
 class RequestTimeout(RestanteError):
     """The request took too long to arrive."""
@@ -53,6 +55,7 @@ class LaneShared:
     hot_requests: int = 0
     refused_connections: int = 0
     slow_senders_cut: int = 0
+    posts: PostForms = field(default_factory=lambda: PostForms(()))
     config: Any = None
     server_state: Any = None
     app_state: Any = None
@@ -96,6 +99,7 @@ class _FastLane(HttpToolsProtocol):
         self._is_within_message = False  # uvicorn's parser has begun a request and not finished it
         self._is_answering = False  # a hot request waits for its answer
         self._is_refused = False
+        self._gathered = b""  # a hot request so far, whose body has not arrived whole
         self._behind = b""  # what arrived behind a hot request that is not answered yet
         self._owner: Waits | None = None
         self._parked: Any = None
@@ -122,8 +126,11 @@ class _FastLane(HttpToolsProtocol):
             self._keep_for_later(data)
         elif self._is_refused:
             self._refuse()
-        elif self._is_within_message or not self._is_between_messages() or not self._try_hot(data):
-            self._hand_over(data)
+        else:
+            if self._gathered:
+                data, self._gathered = self._gathered + data, b""
+            if self._is_within_message or not self._is_between_messages() or not self._try_hot(data):
+                self._hand_over(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.due = GONE
@@ -173,11 +180,15 @@ class _FastLane(HttpToolsProtocol):
             self.shared.deadlines.watch(self)
 
     def _write(self, data: bytes) -> None:
+        if self.due == GONE:  # hung up while the answer was looked for
+            return
         self.transport.write(data)
         self._is_answering = False
         self._owner = self._parked = None
         shared = self.shared
-        self.due = shared.deadlines.now + shared.keep_alive_seconds
+        self.due = due = shared.deadlines.now + shared.keep_alive_seconds
+        if due < self.slot * SLOT_SECONDS:  # sooner than this connection is looked at anyway
+            shared.deadlines.watch(self)
         if shared.is_closing:
             self.transport.close()
         elif self._behind:
@@ -193,9 +204,14 @@ class _FastLane(HttpToolsProtocol):
     def _try_hot(self, data: bytes) -> bool:
         """Answer the request here, if it is one the fast lane fully understands."""
         shared = self.shared
-        request = shared.forms.recognise(data)
+        forms = shared.posts if data.startswith(b"POST ") else shared.forms
+        request = forms.recognise(data)
         if request is None:
             return False
+        if isinstance(request, Gather):
+            self._gathered = data
+            self._expect_within(shared.body_seconds)
+            return True
         if self._is_full:
             self._unset_keepalive_if_required()
         handler, query, headers = request
@@ -221,6 +237,9 @@ class _FastLane(HttpToolsProtocol):
             super().connection_made(transport)
             self._is_full = True
         super().data_received(data)
+        if self.due == NEVER and not self._is_within_message and self._is_between_messages():
+            # Empty lines, which begin no request but have stopped uvicorn's keep-alive timer.
+            self._expect_within(self.shared.keep_alive_seconds)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -249,7 +268,7 @@ class _FastLane(HttpToolsProtocol):
         if self._owner is not None:
             owner, self._owner = self._owner, None
             owner.expire(self._parked)
-        elif self._is_within_message:
+        elif self._is_within_message or self._gathered:
             self.shared.slow_senders_cut += 1
             self._end_with(self.shared.shape.error(RequestTimeout()))
         else:
@@ -257,9 +276,7 @@ class _FastLane(HttpToolsProtocol):
 
     def _refuse(self) -> None:
         seconds = retry_after_seconds(id(self) >> 4, 1, 10)
-        self._end_with(
-            self.shared.shape.error(Unavailable("too many connections", retry_after_seconds=seconds))
-        )
+        self._end_with(self.shared.shape.error(Unavailable("too many connections", retry_after_seconds=seconds)))
 
     def _end_with(self, answer: Answer) -> None:
         self.send(answer.with_headers((b"connection", b"close")))

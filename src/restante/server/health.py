@@ -1,6 +1,8 @@
 """Is the process alive (`/healthz`), and can it serve (`/readyz`): for load balancers and supervisors."""
 
 import asyncio
+import shutil
+from pathlib import Path
 
 import msgspec
 
@@ -14,6 +16,7 @@ from restante.web.ask import Ask
 from restante.web.routes import Access, Route
 
 READY_WITHIN_SECONDS = 2.0
+FREE_BYTES_MIN = 16 * 1024 * 1024
 
 
 class Health(msgspec.Struct):
@@ -21,8 +24,9 @@ class Health(msgspec.Struct):
 
 
 class HealthRoutes:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, data: Path) -> None:
         self._database = database
+        self._data = data
 
     def routes(self) -> list[Route]:
         return [
@@ -43,7 +47,9 @@ class HealthRoutes:
         return Health("ok")
 
     async def ready(self, _ask: Ask) -> Health:
-        """Ready means that a read is answered and a write gets its turn."""
+        """Ready means that a read is answered, a write gets its turn, and there is room to keep it."""
+        if shutil.disk_usage(self._data).free < FREE_BYTES_MIN:
+            raise Unavailable("the disk is full", retry_after_seconds=1)
         try:
             async with asyncio.timeout(READY_WITHIN_SECONDS):
                 await self._database.read(revisions.current)

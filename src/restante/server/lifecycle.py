@@ -10,8 +10,7 @@ import asyncio
 import resource
 import signal
 import socket
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +23,11 @@ from restante.database.writer import ForeignCommit
 from restante.delivery.log import Published
 from restante.delivery.outbox import Enqueued
 from restante.identity.callers import DeviceRevoked
-from restante.server.deadlines import SLOT_SECONDS
 from restante.server.fast_lane import fast_lane_class
+from restante.server.services import kept_running
 from restante.server.setting_kinds import Address
 from restante.updates import rollout
+from restante.updates.assignments import WrapsPending
 from restante.updates.rollout import RolloutChanged
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def server_config(node: "Node", **changed: Any) -> uvicorn.Config:
         "server_header": False,
         "proxy_headers": False,
         "backlog": BACKLOG,
-        "timeout_keep_alive": int(settings.keep_alive_seconds),
+        "timeout_keep_alive": settings.keep_alive_seconds,
         "timeout_graceful_shutdown": max(1, round(settings.shutdown_seconds)),
     }
     return uvicorn.Config(node.application(), **{**options, **changed})
@@ -83,8 +83,10 @@ def raise_file_limit() -> None:
 
 
 def stop_parking(node: "Node") -> None:
+    log.info("stopping", parked=node.poll.bell.waiting_count + node.commands.poll.bell.waiting_count)
     node.lane.is_closing = True
     node.poll.close()
+    node.commands.close()
 
 
 def lifespan_of(node: "Node") -> Lifespan[Starlette]:
@@ -103,81 +105,53 @@ async def running(node: "Node") -> AsyncIterator[None]:
     node.database.on_commit(lambda announced: _pass_on(loop, node, announced))
     await node.tokens.start()
     node.poll.rollout = await node.database.read(rollout.current)
-    stop_wrapping = asyncio.Event()
-    tasks = [
-        _service("dispatcher", node.runner.run()),
-        _service("wrap worker", node.wrap_worker.run(stop_wrapping)),
-        _service("presence", node.presence.run()),
-        _service("retention", node.retention.run()),
-        _service("deadlines", _every(SLOT_SECONDS, lambda: node.lane.deadlines.tick(time.monotonic()))),
-        _service("clock", _every(1.0, lambda: node.poll.tick(time.time()))),
-        _service("buckets", _every(60.0, lambda: node.poll.buckets.forget_full(time.monotonic()))),
-    ]
     log.info("started", listen=str(node.settings.listen), data=str(node.settings.data))
-    try:
-        yield
-    finally:
-        log.info("stopping", parked=node.poll.bell.waiting_count)
-        node.poll.close()
-        node.runner.stop()
-        stop_wrapping.set()
-        await asyncio.wait(tasks[:2], timeout=node.settings.shutdown_seconds)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await node.presence.run_once()
-        log.info("stopped")
+    async with kept_running(node.services(), node.settings.shutdown_seconds):
+        try:
+            yield
+        finally:
+            node.poll.close()
+            node.commands.close()
+    await node.presence.try_once()
+    await node.commands.finish()
+    log.info("stopped")
 
 
 def hear(node: "Node", announced: list[object]) -> None:
     """Pass on what a commit announced. Runs in the event loop."""
     for event in announced:
-        match event:
-            case Published():
-                node.poll.hear(event)
-            case Enqueued():
-                node.runner.ring()
-            case DeviceRevoked(device_id=device_id):
-                node.tokens.forget_device(device_id)
-            case RolloutChanged(rollout=changed):
-                node.poll.rollout = changed
-            case ForeignCommit():
-                node.runner.ring()
-                _service("catching up", _catch_up(node))
+        try:
+            _hear_one(node, event)
+        except Exception:
+            # What was not heard may be news: knowledge that may be wrong is dropped, and read again.
+            log.exception("an announcement could not be passed on", announced=type(event).__name__)
+            node.tokens.forget_all()
+            node.poll.look_again()
 
 
-async def _catch_up(node: "Node") -> None:
-    """Another process, a command beside the server, changed something: look at what it may have been."""
-    await node.tokens.catch_up()
-    node.poll.rollout = await node.database.read(rollout.current)
+def _hear_one(node: "Node", event: object) -> None:
+    node.commands.hear(event)
+    match event:
+        case Published():
+            node.poll.hear(event)
+        case Enqueued():
+            node.runner.ring()
+        case WrapsPending():
+            node.wrap_worker.ring()
+        case DeviceRevoked(device_id=device_id):
+            node.tokens.forget_device(device_id)
+        case RolloutChanged(rollout=changed):
+            node.poll.rollout = changed
+        case ForeignCommit():
+            node.runner.ring()
+            node.wrap_worker.ring()
+            node.foreign_commits.ring()
 
 
 def _pass_on(loop: asyncio.AbstractEventLoop, node: "Node", announced: list[object]) -> None:
     # After the loop has closed nobody is left to be told.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(hear, node, announced)
-
-
-_services: set[asyncio.Task[None]] = set()
-
-
-def _service(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    task = asyncio.ensure_future(work)
-    _services.add(task)
-
-    def ended(task: asyncio.Task[None]) -> None:
-        _services.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a background service failed", service=name, error=repr(error), exc_info=error)
-
-    task.add_done_callback(ended)
-    return task
-
-
-async def _every(seconds: float, work: Callable[[], None]) -> None:
-    while True:
-        await asyncio.sleep(seconds)
-        work()
 
 
 class _Server(uvicorn.Server):

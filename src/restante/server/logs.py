@@ -9,6 +9,7 @@ import logging
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, TextIO
 
 import structlog
@@ -40,9 +41,19 @@ def configure(log_format: str, log_level: str, stream: TextIO | None = None) -> 
     structlog.configure(
         processors=[*_enrichers(), redact, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=out),
+        logger_factory=lambda *_args: _Lines(out),
     )
     _route_library_logs(renderer, level, out)
+
+
+class _Lines(structlog.WriteLogger):
+    """Writes lines. One that cannot be written is lost: a full disk or a reader gone must not stop the server."""
+
+    def msg(self, message: str) -> None:
+        with suppress(OSError):
+            super().msg(message)
+
+    debug = info = warning = error = critical = exception = msg
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

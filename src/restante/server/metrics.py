@@ -13,10 +13,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from restante.commands.totals import CommandTotals
 from restante.database.database import Database
 from restante.delivery import outbox
 from restante.delivery.dispatcher import Dispatcher
 from restante.identity.device_tokens import DeviceTokens
+from restante.server.commands_metrics import CommandsMetrics
 from restante.server.fast_lane import LaneShared
 from restante.updates.poll import Poll
 from restante.updates.wire import SHAPE
@@ -33,6 +35,7 @@ class MetricsSources(NamedTuple):
     dispatcher: Dispatcher
     lane: LaneShared
     tokens: DeviceTokens
+    commands: CommandTotals
 
 
 class Meaning(NamedTuple):
@@ -80,12 +83,15 @@ class Metrics:
         )
         self._counts: dict[str, int | None] = {}
         self._registry.register(_Collector(self))
+        self._commands = CommandsMetrics(sources.database, sources.commands)
+        self._registry.register(self._commands)
 
     def routes(self) -> list[Route]:
         return [Route("GET", "/metrics", self.metrics, Access.open, "Prometheus metrics", shape=SHAPE, tag="server")]
 
     async def metrics(self, _ask: Ask) -> Answer:
         self._counts = await self._sources.database.read(outbox.counts)
+        await self._commands.refresh()
         body = generate_latest(self._registry)
         return Answer(200, ((b"content-type", CONTENT_TYPE_LATEST.encode()), NO_STORE), body)
 

@@ -27,9 +27,10 @@ _HERE = Path(__file__).parent
 _MEDIA_TYPES = {".css": b"text/css; charset=utf-8", ".js": b"text/javascript; charset=utf-8"}
 
 _ABOUT = (
-    'Successes are `{"data": …}`, refusals `{"error": {"code", "what"}}`. Beside the statuses listed, any '
-    "operation answers 405 to a method its path does not take, 503 while the database cannot be reached, and "
-    "500 where the server itself fails."
+    'Device updates: successes are `{"data": …}`, refusals `{"error": {"code", "what"}}`. Edge commands: successes are '
+    'the object itself, refusals `{"error": "CODE", "message"}`. Beside the statuses listed, any operation answers 405 '
+    "to a method its path does not take, 503 while the database cannot be reached, and 500 where the server itself "
+    "fails."
 )
 
 _SECURITY_SCHEMES = {
@@ -38,6 +39,12 @@ _SECURITY_SCHEMES = {
         "scheme": "bearer",
         "bearerFormat": "JWT",
         "description": "A device's access token, from /auth/device, registration or /auth/refresh.",
+    },
+    "collectorToken": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "ed_…",
+        "description": "A collector's token: it begins with ed_ and was shown when the collector was made.",
     },
     "apiKey": {
         "type": "http",
@@ -123,11 +130,13 @@ def _is_id(name: str) -> bool:
 
 def _path_parameter(name: str) -> dict[str, Any]:
     number = {"type": "integer", "format": "int64", "minimum": 0}
+    # A command's id is a text; every other id is a number.
+    is_number = _is_id(name) and name != "command_id"
     parameter = {
         "name": name,
         "in": "path",
         "required": True,
-        "schema": number if _is_id(name) else {"type": "string"},
+        "schema": number if is_number else {"type": "string"},
     }
     if name == "user_id":
         parameter["description"] = "A signed-in person's own; an API key may name any user."
@@ -159,6 +168,8 @@ def _security(access: Access) -> list[dict[str, list[str]]]:
         return []
     if access is Access.device:
         return [{"deviceToken": []}]
+    if access is Access.collector:
+        return [{"collectorToken": []}]
     if access is Access.person:
         return [{"session": []}]
     role = ROLE_NEEDED[access]

@@ -1,18 +1,17 @@
-"""What goes over the wire, as JSON Schema: bodies, successes and refusals in the shape of device updates.
+"""What goes over the wire, as JSON Schema: bodies, successes and refusals, each protocol's in its own shape.
 
 Knows types and errors, nothing of paths or access. The schemas of all types are made in one go, so that two
 types of the same name get different ones. Examples of refusals are written by the shape itself: they cannot
-differ from what is sent. A route of another shape, a page, has statuses and no schemas.
+differ from what is sent. A route whose shape is not described, a page, has statuses and no schemas.
 """
 
 import inspect
 import types
 from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
 
 from restante.core.errors import (
     BadInput,
@@ -27,28 +26,14 @@ from restante.core.errors import (
     Unprocessable,
     WrongMediaType,
 )
-from restante.updates.wire import SHAPE
 from restante.web.answer import Answer
-from restante.web.routes import Route
+from restante.web.routes import DescribedShape, Route
 
 Schema = dict[str, Any]
 
 _REF = "#/components/schemas/{name}"
 # Headers that every answer has: nothing to say about them at each refusal.
 _USUAL_HEADERS = (b"content-type", b"cache-control")
-
-
-class ErrorDetail(msgspec.Struct):
-    code: Annotated[int, Meta(description="What went wrong, for programs.", examples=[5000])]
-    what: Annotated[str, Meta(description="What went wrong, for people.")]
-    key: Annotated[str, Meta(description="The same in a word, where there is one.")] | UnsetType = UNSET
-    params: Annotated[dict[str, Any], Meta(description="How to recover.")] | UnsetType = UNSET
-
-
-class Error(msgspec.Struct):
-    """Every refusal."""
-
-    error: ErrorDetail
 
 
 _REFUSALS: dict[int, RestanteError] = {
@@ -72,8 +57,10 @@ class WireSchemas:
     """The schemas of everything that these routes take and give."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
+        routes = list(routes)
+        self._shapes = list(dict.fromkeys(shape for route in routes if (shape := _described(route)) is not None))
         shown = [kind for route in routes for kind in (*_body_types(route), *_data_types(route))]
-        kinds = list(dict.fromkeys([Error, *shown]))
+        kinds = list(dict.fromkeys([*(shape.error_type for shape in self._shapes), *shown]))
         schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
         self._by_type: dict[Any, Schema] = dict(zip(kinds, map(_portable, schemas), strict=True))
         self.components: dict[str, Schema] = {name: _portable(each) for name, each in sorted(components.items())}
@@ -85,24 +72,28 @@ class WireSchemas:
         """The success as a response object; no word of a body where the handler writes its own."""
         description = {"description": HTTPStatus(route.status).phrase}
         alternatives = [self._by_type[kind] for kind in _data_types(route)]
-        if not alternatives or route.status == HTTPStatus.NO_CONTENT:
+        shape = _described(route)
+        if shape is None or not alternatives or route.status == HTTPStatus.NO_CONTENT:
             return description
         data = alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
-        wrapped = {"type": "object", "properties": {"data": data}, "required": ["data"]}
-        return {**description, "content": {"application/json": {"schema": wrapped}}}
+        return {**description, "content": {"application/json": {"schema": shape.envelope(data)}}}
 
     def refusals(self) -> dict[str, dict[str, Any]]:
         """The refusals as named response objects, for `refusal` to point to."""
-        return {type(error).__name__: self._refusal_in_full(error) for error in _REFUSALS.values()}
+        return {
+            _refusal_name(shape, error): self._refusal_in_full(shape, error)
+            for shape in self._shapes
+            for error in _REFUSALS.values()
+        }
 
-    def _refusal_in_full(self, error: RestanteError) -> dict[str, Any]:
-        answer = SHAPE.error(error)
+    def _refusal_in_full(self, shape: DescribedShape, error: RestanteError) -> dict[str, Any]:
+        answer = shape.error(error)
         headers = {
             name.decode(): {"schema": {"type": "string"}, "example": value.decode()}
             for name, value in answer.headers
             if name not in _USUAL_HEADERS
         }
-        content = {"schema": self._by_type[Error], "example": msgspec.json.decode(answer.body)}
+        content = {"schema": self._by_type[shape.error_type], "example": msgspec.json.decode(answer.body)}
         return {
             "description": (type(error).__doc__ or "").splitlines()[0],
             **({"headers": headers} if headers else {}),
@@ -112,9 +103,18 @@ class WireSchemas:
 
 def refusal(route: Route, status: int) -> dict[str, Any]:
     """The response object of a status that is not the route's success."""
-    if status in _REFUSALS and route.shape is SHAPE:
-        return {"$ref": f"#/components/responses/{type(_REFUSALS[status]).__name__}"}
+    shape = _described(route)
+    if status in _REFUSALS and shape is not None:
+        return {"$ref": f"#/components/responses/{_refusal_name(shape, _REFUSALS[status])}"}
     return {"description": HTTPStatus(status).phrase}
+
+
+def _described(route: Route) -> DescribedShape | None:
+    return route.shape if isinstance(route.shape, DescribedShape) else None
+
+
+def _refusal_name(shape: DescribedShape, error: RestanteError) -> str:
+    return f"{shape.name}{type(error).__name__}"
 
 
 def _body_types(route: Route) -> list[Any]:
@@ -122,8 +122,8 @@ def _body_types(route: Route) -> list[Any]:
 
 
 def _data_types(route: Route) -> list[Any]:
-    """What may stand under `data`. An Answer, a missing hint and a page say nothing about that."""
-    if route.shape is not SHAPE:
+    """What a success may be. An Answer, a missing hint and a page say nothing about that."""
+    if _described(route) is None:
         return []
     result = route.result_type
     # A union is taken apart because msgspec describes only those that it could also read back.

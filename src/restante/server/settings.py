@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
+from restante.commands.rate_windows import RateRules
 from restante.identity.issuers import OutsideIssuer
+from restante.server.command_setting_kinds import CommandTypes, RateLimits, TypeNames
 from restante.server.setting_kinds import (
     Address,
     Folder,
@@ -27,7 +29,19 @@ from restante.server.setting_kinds import (
 )
 
 ENVIRONMENT_PREFIX = "RESTANTE_"
+# The edge commands contract names these environment variables; they are understood without the prefix, too.
+CONTRACT_SETTINGS = frozenset(
+    [
+        "enable_command_signature",
+        "command_lease_duration_sec",
+        "max_command_retries",
+        "default_retry_backoff_sec",
+        "require_ack_nonce",
+    ]
+)
 _LOCAL = Address("127.0.0.1", 8080)
+_RATES = RateRules()
+_NO_TYPES = TypeNames()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +59,10 @@ class Declaration:
         return ENVIRONMENT_PREFIX + self.name.upper()
 
     @property
+    def contract_variable(self) -> str | None:
+        return self.name.upper() if self.name in CONTRACT_SETTINGS else None
+
+    @property
     def flag(self) -> str | None:
         """None for a secret, as command lines are seen by everybody on the machine."""
         return None if self.secret else "--" + self.name.replace("_", "-")
@@ -59,16 +77,16 @@ class Declaration:
             return str(value).lower()
         if isinstance(value, float):
             return f"{value:g}"
-        if isinstance(value, tuple) and not isinstance(value, Address):
+        if isinstance(value, tuple) and not isinstance(value, Address | TypeNames):
             return ", ".join(issuer.issuer for issuer in value)
         return str(value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    data: Annotated[
-        Path, Folder(), "The folder that holds the database, the master key and everything else kept."
-    ] = Path("data")
+    data: Annotated[Path, Folder(), "The folder that holds the database, the master key and everything else kept."] = (
+        Path("data")
+    )
     listen: Annotated[Address, ListenAddress(), "Where the server listens."] = _LOCAL
     public_url: Annotated[
         str | None,
@@ -90,9 +108,7 @@ class Settings:
         KeyText(),
         "What private keys are sealed with at rest; without it, a key file is made in the data folder.",
     ] = field(default=None, repr=False)
-    access_token_seconds: Annotated[int, Whole(1, 604_800), "How long a device's access token is valid."] = (
-        3600
-    )
+    access_token_seconds: Annotated[int, Whole(1, 604_800), "How long a device's access token is valid."] = 3600
     refresh_token_days: Annotated[int, Whole(1, 3650), "How long a device's refresh token is valid."] = 30
     session_hours: Annotated[int, Whole(1, 8760), "How long a person stays signed in."] = 12
     issuers: Annotated[
@@ -100,9 +116,9 @@ class Settings:
         Issuers(),
         "Outside issuers whose device tokens are accepted too; in the environment and as a flag: JSON.",
     ] = ()
-    token_cache_max: Annotated[
-        int, Whole(0, 100_000_000), "How many verified tokens are remembered in memory."
-    ] = 1_000_000
+    token_cache_max: Annotated[int, Whole(0, 100_000_000), "How many verified tokens are remembered in memory."] = (
+        1_000_000
+    )
     tail_cache_max: Annotated[
         int, Whole(0, 100_000_000), "For how many devices the newest signal's place is remembered in memory."
     ] = 2_000_000
@@ -136,9 +152,7 @@ class Settings:
     outbox_interval_seconds: Annotated[
         float, Fraction(0.01, 3600), "How often an idle dispatcher looks into the outbox unasked."
     ] = 5.0
-    outbox_batch: Annotated[int, Whole(1, 10_000), "How many outbox rows the dispatcher claims at once."] = (
-        100
-    )
+    outbox_batch: Annotated[int, Whole(1, 10_000), "How many outbox rows the dispatcher claims at once."] = 100
     outbox_lease_seconds: Annotated[
         float,
         Fraction(0.1, 3600),
@@ -158,6 +172,46 @@ class Settings:
     outbox_keep_delivered_days: Annotated[
         int, Whole(0, 3650), "How long delivered rows stay in the outbox to be looked at."
     ] = 7
+    enable_command_signature: Annotated[
+        bool, YesOrNo(), "Sign the commands that collectors are handed, each with the collector's own secret."
+    ] = False
+    require_ack_nonce: Annotated[
+        bool, YesOrNo(), "Refuse ACKs without their command's nonce, where commands are signed."
+    ] = False
+    command_lease_duration_sec: Annotated[
+        int, Whole(1, 86_400), "How long a collector has a command to itself before others are offered it."
+    ] = 60
+    max_command_retries: Annotated[
+        int, Whole(0, 100), "How often a command that failed is tried again, unless it says otherwise itself."
+    ] = 3
+    default_retry_backoff_sec: Annotated[
+        int, Whole(1, 86_400), "The wait before a command's first retry; it doubles with each further one."
+    ] = 30
+    command_rate_limits: Annotated[
+        RateRules,
+        RateLimits(),
+        "How many commands of a type a site is handed within a sliding window.",
+    ] = _RATES
+    priority_ageing_seconds: Annotated[
+        int,
+        Whole(0, 86_400),
+        "How much waiting a command's priority point is worth; 0: priority alone decides, however long others wait.",
+    ] = 300
+    commands_needing_approval: Annotated[
+        TypeNames, CommandTypes(), "The command types that a second person must approve."
+    ] = _NO_TYPES
+    approval_from_miners: Annotated[
+        int, Whole(0, 1_000_000), "From how many miners on a command needs approval, whatever its type; 0: never."
+    ] = 0
+    secret_overlap_seconds: Annotated[
+        int, Whole(0, 2_592_000), "How long a collector's old secret still verifies ACKs after it was replaced."
+    ] = 86_400
+    telemetry_history_records: Annotated[
+        int, Whole(1, 10_000), "How many telemetry records of each miner are kept."
+    ] = 100
+    telemetry_gap_seconds: Annotated[
+        int, Whole(1, 86_400), "After how long without a record a rule's condition is no longer taken to have held."
+    ] = 300
     connections_max: Annotated[
         int, Whole(1, 10_000_000), "How many connections are open at most; further ones are refused."
     ] = 20_000
@@ -170,9 +224,7 @@ class Settings:
     keep_alive_seconds: Annotated[
         float, Fraction(0.1, 86_400), "How long an idle connection is kept for the client's next request."
     ] = 75.0
-    body_bytes_max: Annotated[int, Whole(1024, 1_073_741_824), "How large a request's body may be."] = (
-        1_048_576
-    )
+    body_bytes_max: Annotated[int, Whole(1024, 1_073_741_824), "How large a request's body may be."] = 1_048_576
     shutdown_seconds: Annotated[
         float, Fraction(0, 600), "How long requests in progress may take to finish when the server stops."
     ] = 1.5

@@ -23,9 +23,7 @@ CONFIG_NAME = "restante.toml"
 DEFAULT = "default"
 VALUE_CHARACTERS_MAX = 60
 # Kubernetes puts these into every container beside a service named "restante": nobody's settings.
-_SERVICE_LINK = re.compile(
-    r"RESTANTE_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?)"
-)
+_SERVICE_LINK = re.compile(r"RESTANTE_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?)")
 
 
 class SettingsError(Exception):
@@ -65,9 +63,7 @@ def resolve(flags: Mapping[str, object], environ: Mapping[str, str], config: Pat
         problems.extend(_contradictions(Settings(**values)))
     if problems:
         raise SettingsError(problems)
-    return Resolved(
-        Settings(**values), {name: given[name].origin if name in given else DEFAULT for name in DECLARED}
-    )
+    return Resolved(Settings(**values), {name: given[name].origin if name in given else DEFAULT for name in DECLARED})
 
 
 def _from_flags(flags: Mapping[str, object]) -> dict[str, Given]:
@@ -77,6 +73,10 @@ def _from_flags(flags: Mapping[str, object]) -> dict[str, Given]:
 def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[str, Given]:
     by_variable = {declaration.variable: name for name, declaration in DECLARED.items()}
     given = {}
+    for name, declaration in DECLARED.items():
+        bare = declaration.contract_variable
+        if bare is not None and bare in environ:
+            given[name] = Given(environ[bare], bare)
     for variable, raw in environ.items():
         if variable in by_variable:
             given[by_variable[variable]] = Given(raw, variable)

@@ -11,7 +11,7 @@ from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.identity.users import checked_email
 from restante.updates.ownership import require_user
-from restante.updates.paging import Page, Window, page_of
+from restante.web.paging import Page, Window, page_of
 
 SQL = queries_beside(__file__)
 

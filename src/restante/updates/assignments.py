@@ -15,8 +15,8 @@ from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.delivery.signals import Emit, Signal
 from restante.updates.ownership import require_active_device, require_device
-from restante.updates.paging import Page, Window, page_of
 from restante.updates.sealing import ENC_SCHEME, PENDING_WRAP, WRAP_ALG
+from restante.web.paging import Page, Window, page_of
 
 SQL = queries_beside(__file__)
 

@@ -18,8 +18,8 @@ from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.delivery.signals import Emit, Signal
 from restante.updates.ownership import require_active_device, require_device, require_user
-from restante.updates.paging import Page, Window, page_of
 from restante.updates.x509 import CURVES, as_der, as_pem, milliseconds, serial_text
+from restante.web.paging import Page, Window, page_of
 
 SQL = queries_beside(__file__)
 

@@ -18,7 +18,7 @@ from restante.delivery.signals import Emit, Signal
 from restante.updates import assignments
 from restante.updates.material import IssueMaterial
 from restante.updates.ownership import require_user
-from restante.updates.paging import Page, Window, page_of
+from restante.web.paging import Page, Window, page_of
 
 SQL = queries_beside(__file__)
 

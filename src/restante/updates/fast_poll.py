@@ -90,4 +90,8 @@ def _parse_query(query: bytes) -> _Wanted | None:
         return None
     if not (1 <= int(limit) <= LIMIT_MAX and int(wait) <= WAIT_MAX_SECONDS):
         return None
-    return found.get(b"cursor"), int(limit), int(wait)
+    cursor = found.get(b"cursor")
+    # Quotes are for the header only.
+    if cursor is not None and _plain_cursor(cursor) != cursor:
+        return None
+    return cursor, int(limit), int(wait)

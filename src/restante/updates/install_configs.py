@@ -17,7 +17,7 @@ from restante.database.queries import queries_beside
 from restante.delivery.signals import Emit, Signal
 from restante.updates.install_items import CheckedInstalls, ObjectReference
 from restante.updates.ownership import require_active_device, require_device
-from restante.updates.paging import Page, Window, page_of
+from restante.web.paging import Page, Window, page_of
 
 SQL = queries_beside(__file__)
 

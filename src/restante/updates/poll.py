@@ -160,9 +160,8 @@ class Poll:
         """The wait is over: nothing new. A read that is under way is let finish, and waits no more."""
         poll.waits = False
         if not poll.over and not poll.is_reading:
-            self._end(poll)
             self.totals.idle += 1
-            poll.reply(Answer(204, self._headers(poll.device_id, poll.cursor)))
+            self._answer(poll, Answer(204, self._headers(poll.device_id, poll.cursor)))
 
     def abandon(self, poll: ParkedPoll) -> None:
         """Nobody is there any more to be answered."""
@@ -183,6 +182,12 @@ class Poll:
         else:
             news.entries.extend(published.entries)
 
+    def look_again(self) -> None:
+        """Drop what is known and read again for everybody who waits: news may have been missed."""
+        self.bell.forget_all()
+        for poll in self.bell.everyone_waiting():
+            self._read_again(poll)
+
     def close(self) -> None:
         """Answer every parked poll 204 now, and park no more: the server is going down."""
         self._closing = True
@@ -195,10 +200,13 @@ class Poll:
             for poll in list(self.bell.waiting_for(device_id)):
                 fresh = news.after(poll.cursor)
                 if fresh is None:
-                    self.bell.leave(device_id, poll)
-                    self._read(poll, parse_cursor(poll.cursor.decode()))
+                    self._read_again(poll)
                 elif fresh:
                     self._give(poll, fresh[: poll.limit])
+
+    def _read_again(self, poll: ParkedPoll) -> None:
+        self.bell.leave(poll.device_id, poll)
+        self._read(poll, parse_cursor(poll.cursor.decode()))
 
     def _read(self, poll: ParkedPoll, cursor: Position | None) -> None:
         generation = self.bell.generation
@@ -231,27 +239,33 @@ class Poll:
             self.expire(poll)
 
     def _give(self, poll: ParkedPoll, entries: list[LogEntry]) -> None:
-        self._end(poll)
         self.totals.with_signals += 1
         self.totals.signals += len(entries)
         cursor = str(entries[-1].position).encode()
         body = b'{"data":{"cursor":"%b","signals":[%b]}}' % (cursor, b",".join(entry.json for entry in entries))
-        poll.reply(Answer(200, (JSON, *self._headers(poll.device_id, cursor)), body))
+        self._answer(poll, Answer(200, (JSON, *self._headers(poll.device_id, cursor)), body))
 
     def _headers(self, device_id: int, cursor: bytes) -> Headers:
         interval = b"%d" % self.interval_seconds(device_id, cursor)
         return ((b"etag", cursor), NO_STORE, (b"x-poll-interval", interval))
 
     def _refuse(self, poll: ParkedPoll, error: Exception) -> None:
-        self._end(poll)
         if isinstance(error, CursorExpired):
             self.totals.cursor_expired += 1
-            poll.reply(SHAPE.error(error))
+            self._answer(poll, SHAPE.error(error))
             return
         log.error("the log could not be read", device_id=poll.device_id, error=str(error))
         spread = self.options.retry_after_spread_seconds
         wait = retry_after_seconds(poll.device_id, 1, spread)
-        poll.reply(SHAPE.error(Unavailable("the log cannot be read now", retry_after_seconds=wait)))
+        self._answer(poll, SHAPE.error(Unavailable("the log cannot be read now", retry_after_seconds=wait)))
+
+    def _answer(self, poll: ParkedPoll, answer: Answer) -> None:
+        self._end(poll)
+        try:
+            poll.reply(answer)
+        except Exception:
+            # One that cannot be told must not cost those who are woken with it their answer.
+            log.exception("a poll could not be answered", device_id=poll.device_id)
 
     def _end(self, poll: ParkedPoll) -> None:
         poll.over = True

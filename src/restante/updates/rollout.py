@@ -11,6 +11,10 @@ from restante.database.queries import queries_beside
 
 SQL = queries_beside(__file__)
 
+INTERVAL_SECONDS = 15
+INTERVAL_SECONDS_MAX = 3600
+ROLLOUT_SECONDS_MAX = 30 * 86_400
+
 
 class Rollout(NamedTuple):
     until: float  # seconds since the epoch

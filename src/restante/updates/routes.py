@@ -6,6 +6,7 @@ from restante.database.database import Database
 from restante.delivery.signals import Emit
 from restante.identity.device_tokens import DeviceTokens
 from restante.identity.master_key import MasterKey
+from restante.identity.refresh_key import RefreshKey
 from restante.identity.sign_in import SignIn
 from restante.updates.approval import Approval
 from restante.updates.pages import asset_routes
@@ -47,6 +48,7 @@ def updates_routes(parts: UpdatesParts) -> list[Route]:
     database, emit = parts.database, parts.emit
     sign_in = SignIn(database, session_seconds=parts.session_hours * HOUR_SECONDS)
     approval = Approval(database)
+    refresh_key = RefreshKey(parts.master_key)
     refresh_seconds = parts.refresh_token_days * DAY_SECONDS
     auth = AuthRoutes(
         database,
@@ -54,14 +56,15 @@ def updates_routes(parts: UpdatesParts) -> list[Route]:
         parts.tokens,
         sign_in,
         approval,
+        refresh_key,
         public_url=parts.public_url,
         refresh_token_seconds=refresh_seconds,
     )
     return [
         *PollRoutes(parts.poll).routes(),
         *auth.routes(),
-        *VerificationRoutes(database, parts.gate, sign_in, approval).routes(),
-        *RegistrationRoutes(database, parts.tokens, refresh_token_seconds=refresh_seconds).routes(),
+        *VerificationRoutes(database, parts.gate, sign_in, approval, public_url=parts.public_url).routes(),
+        *RegistrationRoutes(database, parts.tokens, refresh_key, refresh_token_seconds=refresh_seconds).routes(),
         *DeviceRoutes(database).routes(),
         *SelfRoutes(database).routes(),
         *InstallRoutes(database, emit).routes(),

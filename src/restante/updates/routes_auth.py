@@ -1,4 +1,7 @@
-"""How devices and people come by what they call with: `/auth/device`, `/auth/refresh`, `/auth/general`."""
+"""How devices and people come by what they call with: `/auth/device`, `/auth/refresh`, `/auth/general`.
+
+Clients in the field send more than is asked here (names and versions of themselves): the rest is not looked at.
+"""
 
 import math
 import time
@@ -14,6 +17,7 @@ from restante.database.database import Database
 from restante.identity import device_codes, refresh_tokens, sessions
 from restante.identity.device_codes import NotTheirDevice
 from restante.identity.device_tokens import INT64_MAX, DeviceTokens
+from restante.identity.refresh_key import RefreshKey
 from restante.identity.refresh_tokens import Refusal
 from restante.identity.registration_codes import CODE_SECONDS
 from restante.identity.sign_in import SignIn
@@ -21,7 +25,7 @@ from restante.updates import device_sessions
 from restante.updates.approval import Approval
 from restante.updates.device_sessions import MayCall, MayRegister
 from restante.updates.origin import address_of, base_url_of, user_agent_of
-from restante.updates.session_cookie import clear_session, set_session
+from restante.updates.session_cookie import SessionCookie
 from restante.updates.session_wire import Session, session_of
 from restante.updates.wire import REFRESH_ROTATED_KEY, SHAPE
 from restante.web.access import SESSION_COOKIE, Gate, refuse_foreign_origin
@@ -39,7 +43,7 @@ Scope = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Secret = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
 
-class DeviceStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="action", tag="device_start"):
+class DeviceStart(msgspec.Struct, frozen=True, tag_field="action", tag="device_start"):
     scopes: Annotated[list[Scope], msgspec.Meta(max_length=20)] | Annotated[str, msgspec.Meta(max_length=1000)] = (
         msgspec.field(default_factory=list)
     )
@@ -47,26 +51,26 @@ class DeviceStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     expires_in: Annotated[int, msgspec.Meta(ge=30, le=3600)] = 900
 
 
-class DeviceVerify(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="action", tag="device_verify"):
+class DeviceVerify(msgspec.Struct, frozen=True, tag_field="action", tag="device_verify"):
     user_code: Annotated[str, msgspec.Meta(min_length=1, max_length=32)]
     approve: bool
 
 
-class DevicePoll(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="action", tag="device_poll"):
+class DevicePoll(msgspec.Struct, frozen=True, tag_field="action", tag="device_poll"):
     device_code: Secret
     device_id: Annotated[int, msgspec.Meta(ge=1, le=INT64_MAX)] | None = None
 
 
-class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="action", tag="login"):
+class Login(msgspec.Struct, frozen=True, tag_field="action", tag="login"):
     email: Annotated[str, msgspec.Meta(min_length=1, max_length=254)]
     password: Secret
 
 
-class Logout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="action", tag="logout"):
+class Logout(msgspec.Struct, frozen=True, tag_field="action", tag="logout"):
     pass
 
 
-class Refresh(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Refresh(msgspec.Struct, frozen=True):
     refresh_token: Secret
 
 
@@ -116,6 +120,7 @@ class AuthRoutes:
         tokens: DeviceTokens,
         sign_in: SignIn,
         approval: Approval,
+        refresh_key: RefreshKey,
         *,
         public_url: str | None = None,
         refresh_token_seconds: int = refresh_tokens.REFRESH_TOKEN_SECONDS,
@@ -126,7 +131,9 @@ class AuthRoutes:
         self._tokens = tokens
         self._sign_in = sign_in
         self._approval = approval
+        self._refresh_key = refresh_key
         self._public_url = public_url
+        self._cookie = SessionCookie(public_url)
         self._refresh_token_seconds = refresh_token_seconds
         self._clock = clock
         self._starts = TokenBuckets(STARTS_PER_SECOND, STARTS_BURST)
@@ -177,7 +184,9 @@ class AuthRoutes:
                 return await self._poll(body)
 
     async def refresh(self, _ask: Ask, body: Refresh) -> Refreshed:
-        result = await self._database.write(refresh_tokens.exchange, body.refresh_token, self._refresh_token_seconds)
+        result = await self._database.write(
+            refresh_tokens.exchange, self._refresh_key, body.refresh_token, self._refresh_token_seconds
+        )
         if isinstance(result, Refusal):
             raise _refused(result)
         session = session_of(self._tokens, result.user_id, result.device_id, result.refresh_token)
@@ -189,7 +198,7 @@ class AuthRoutes:
             return await self._log_out(ask.request)
         person, token = await self._sign_in.sign_in(body.email, body.password, address_of(ask.request))
         answer = SHAPE.success({"user": {"id": person.user_id, "email": person.email}})
-        return answer.with_headers(set_session(ask.request, token, self._sign_in.session_seconds))
+        return answer.with_headers(self._cookie.given(ask.request, token, self._sign_in.session_seconds))
 
     async def _start(self, request: Request, body: DeviceStart) -> Started:
         base_url = base_url_of(request, self._public_url)
@@ -224,7 +233,7 @@ class AuthRoutes:
 
     async def _poll(self, body: DevicePoll) -> Status | ReadyToRegister | ReadyToCall:
         result = await self._database.write(
-            device_sessions.poll, body.device_code, body.device_id, self._refresh_token_seconds
+            device_sessions.poll, body.device_code, body.device_id, self._refresh_key, self._refresh_token_seconds
         )
         match result:
             case NotTheirDevice():
@@ -241,7 +250,7 @@ class AuthRoutes:
         token = request.cookies.get(SESSION_COOKIE)
         if token:
             await self._database.write(sessions.end, token)
-        return SHAPE.success({"status": "signed_out"}).with_headers(clear_session(request))
+        return SHAPE.success({"status": "signed_out"}).with_headers(self._cookie.cleared(request))
 
 
 def _refused(refusal: Refusal) -> NotAuthenticated | NotAllowed:

@@ -21,12 +21,12 @@ from restante.updates.authority_wishes import (
     fulfil_wish,
 )
 from restante.updates.ownership import require_user
-from restante.updates.paging import PAGE_QUERY, Page, window_of
 from restante.updates.sealing import AUTHORITY_KEY_PURPOSE
 from restante.updates.wire import SHAPE
 from restante.updates.x509 import Keyed, at_moment
 from restante.updates.x509_imports import read_authority
 from restante.web.ask import INT64_MAX, Ask
+from restante.web.paging import PAGE_QUERY, Page, window_of
 from restante.web.routes import Access, Route
 
 CAS = "/apiv1/users/{user_id}/cas"

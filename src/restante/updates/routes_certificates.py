@@ -17,10 +17,10 @@ from restante.updates.certificates import Certificate, CertificateDetail
 from restante.updates.material import IssueMaterial, seal_material
 from restante.updates.names import checked_name, checked_names, is_covered
 from restante.updates.ownership import require_user
-from restante.updates.paging import PAGE_QUERY, Page, window_of
 from restante.updates.wire import SHAPE
 from restante.updates.x509_imports import carried_names, read_chain
 from restante.web.ask import INT64_MAX, Ask
+from restante.web.paging import PAGE_QUERY, Page, window_of
 from restante.web.routes import Access, Route
 
 CERTIFICATES = "/apiv1/users/{user_id}/certificates"

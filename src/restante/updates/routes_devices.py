@@ -5,9 +5,9 @@ from restante.database.database import Database
 from restante.identity import users
 from restante.updates import devices
 from restante.updates.devices import Device
-from restante.updates.paging import PAGE_QUERY, Page, Window, page_of_items, window_of
 from restante.updates.wire import SHAPE
 from restante.web.ask import Ask
+from restante.web.paging import PAGE_QUERY, Page, Window, page_of_items, window_of
 from restante.web.routes import Access, Route
 
 TAG = "devices"

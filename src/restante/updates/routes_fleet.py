@@ -10,10 +10,10 @@ from restante.database.database import Database
 from restante.delivery import outbox
 from restante.delivery.outbox import OutboxRow
 from restante.updates import rollout
-from restante.updates.paging import PAGE_QUERY, Page, page_of_items, window_of
-from restante.updates.rollout import Rollout
+from restante.updates.rollout import INTERVAL_SECONDS, INTERVAL_SECONDS_MAX, ROLLOUT_SECONDS_MAX, Rollout
 from restante.updates.wire import SHAPE
 from restante.web.ask import INT64_MAX, Ask
+from restante.web.paging import PAGE_QUERY, Page, page_of_items, window_of
 from restante.web.routes import Access, Query, Route
 
 STATUSES = ("PENDING", "DELIVERED", "FAILED")
@@ -23,8 +23,8 @@ _DEVICE = Query("device_id", "only rows of this device", {"type": "integer"})
 
 
 class RolloutWish(msgspec.Struct, forbid_unknown_fields=True):
-    for_seconds: Annotated[int, Meta(ge=1, le=30 * 86_400)]
-    interval_seconds: Annotated[int, Meta(ge=1, le=3600)] = 15
+    for_seconds: Annotated[int, Meta(ge=1, le=ROLLOUT_SECONDS_MAX)]
+    interval_seconds: Annotated[int, Meta(ge=1, le=INTERVAL_SECONDS_MAX)] = INTERVAL_SECONDS
 
 
 class RolloutView(msgspec.Struct):

@@ -12,10 +12,10 @@ from restante.updates import install_configs
 from restante.updates.etags import expected_version, version_etag
 from restante.updates.install_configs import Edit, InstallConfig, PastContent, PastVersion
 from restante.updates.install_items import checked_installs
-from restante.updates.paging import PAGE_QUERY, Page, window_of
 from restante.updates.wire import SHAPE
 from restante.web.answer import Answer
 from restante.web.ask import INT64_MAX, Ask
+from restante.web.paging import PAGE_QUERY, Page, window_of
 from restante.web.routes import Access, Route
 
 PATH = "/apiv1/users/{user_id}/devices/{device_id}/install-config"
@@ -23,13 +23,15 @@ HISTORY = PATH + "/history"
 PAST = HISTORY + "/{version}"
 RESTORE = PATH + "/restore"
 
-ChangeNote = Annotated[str, Meta(max_length=1000)]
+# No engine but SQLite keeps a NUL in a text, and no shell reads one.
+ChangeNote = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*\Z")]
+Script = Annotated[str, Meta(max_length=65536, pattern=r"^[^\x00]*\Z")]
 
 
 class NewInstallConfig(msgspec.Struct, forbid_unknown_fields=True):
     installs: list[dict[str, Any]]
     change_note: ChangeNote | None = None
-    after_update_script: Annotated[str, Meta(max_length=65536)] | None = None
+    after_update_script: Script | None = None
 
 
 class Restoration(msgspec.Struct, forbid_unknown_fields=True):

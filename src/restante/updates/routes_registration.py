@@ -13,6 +13,7 @@ from restante.core.errors import BadInput
 from restante.database.database import Database
 from restante.identity import refresh_tokens
 from restante.identity.device_tokens import INT64_MAX, DeviceTokens
+from restante.identity.refresh_key import RefreshKey
 from restante.updates import device_sessions
 from restante.updates.device_sessions import Registered
 from restante.updates.devices import Details, Device
@@ -53,11 +54,13 @@ class RegistrationRoutes:
         self,
         database: Database,
         tokens: DeviceTokens,
+        refresh_key: RefreshKey,
         *,
         refresh_token_seconds: int = refresh_tokens.REFRESH_TOKEN_SECONDS,
     ) -> None:
         self._database = database
         self._tokens = tokens
+        self._refresh_key = refresh_key
         self._refresh_token_seconds = refresh_token_seconds
 
     def routes(self) -> list[Route]:
@@ -92,6 +95,7 @@ class RegistrationRoutes:
             body.registration_code,
             body.user_id,
             _details(ask, body),
+            self._refresh_key,
             self._refresh_token_seconds,
         )
         return self._answer(registered)
@@ -101,7 +105,11 @@ class RegistrationRoutes:
         if body.user_id not in (None, user_id):
             raise BadInput("user_id", "the user of the path")
         registered = await self._database.write(
-            device_sessions.register_for_user, user_id, _details(ask, body), self._refresh_token_seconds
+            device_sessions.register_for_user,
+            user_id,
+            _details(ask, body),
+            self._refresh_key,
+            self._refresh_token_seconds,
         )
         return self._answer(registered)
 

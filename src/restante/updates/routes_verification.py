@@ -22,7 +22,7 @@ from restante.updates.approval import Approval
 from restante.updates.origin import address_of
 from restante.updates.pages import PAGE, TAG, read_form, render
 from restante.updates.routes_auth import VERIFICATION_PATH
-from restante.updates.session_cookie import clear_session, set_session
+from restante.updates.session_cookie import SessionCookie
 from restante.web.access import SESSION_COOKIE, Gate, refuse_foreign_origin
 from restante.web.answer import NO_STORE, Answer, html_answer
 from restante.web.ask import Ask
@@ -33,11 +33,14 @@ PASSWORD_LENGTH_MAX = 1024
 
 
 class VerificationRoutes:
-    def __init__(self, database: Database, gate: Gate, sign_in: SignIn, approval: Approval) -> None:
+    def __init__(
+        self, database: Database, gate: Gate, sign_in: SignIn, approval: Approval, *, public_url: str | None
+    ) -> None:
         self._database = database
         self._gate = gate
         self._sign_in = sign_in
         self._approval = approval
+        self._cookie = SessionCookie(public_url)
 
     def routes(self) -> list[Route]:
         code = Query("user_code", "The code the device shows.", {"type": "string"})
@@ -89,13 +92,13 @@ class VerificationRoutes:
             signed_in = await self._sign_in.sign_in(email, password, address_of(ask.request))
         except NotAuthenticated as error:
             return _sign_in_page(user_code, error.message, error.status)
-        cookie = set_session(ask.request, signed_in.token, self._sign_in.session_seconds)
+        cookie = self._cookie.given(ask.request, signed_in.token, self._sign_in.session_seconds)
         return _lead_back(user_code, cookie)
 
     async def sign_out(self, ask: Ask) -> Answer:
         _person, form = await self._own_form(ask.request)
         await self._database.write(sessions.end, ask.request.cookies[SESSION_COOKIE])
-        return _lead_back(form.get("user_code", "")[:CODE_LENGTH_MAX], clear_session(ask.request))
+        return _lead_back(form.get("user_code", "")[:CODE_LENGTH_MAX], self._cookie.cleared(ask.request))
 
     async def _own_form(self, request: Request) -> tuple[Person, dict[str, str]]:
         """The person signed in and what they posted; NotAllowed if it was not a form of this session's."""

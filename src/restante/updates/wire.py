@@ -1,8 +1,9 @@
 """How device updates are written: `{"data": …}`, `{"error": {"code", "what"[, "key", "params"]}}`, and their codes."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from restante.core.errors import ComeBackLater, CursorExpired, NotAuthenticated, RestanteError
 from restante.web.answer import Answer, json_answer
@@ -22,8 +23,27 @@ REFRESH_ROTATED_KEY = "refresh_token_rotated"
 _encoder = msgspec.json.Encoder()
 
 
+class ErrorDetail(msgspec.Struct):
+    code: Annotated[int, Meta(description="What went wrong, for programs.", examples=[5000])]
+    what: Annotated[str, Meta(description="What went wrong, for people.")]
+    key: Annotated[str, Meta(description="The same in a word, where there is one.")] | UnsetType = UNSET
+    params: Annotated[dict[str, Any], Meta(description="How to recover.")] | UnsetType = UNSET
+
+
+class Error(msgspec.Struct):
+    """Every refusal."""
+
+    error: ErrorDetail
+
+
 class UpdatesShape:
     """The success and error bodies of protocol 1, which are also the server's own."""
+
+    name = "Updates"
+    error_type = Error
+
+    def envelope(self, data: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "object", "properties": {"data": data}, "required": ["data"]}
 
     def success(self, value: Any, status: int = 200) -> Answer:
         if status == 204:

@@ -11,7 +11,7 @@ back no other.
 
 import asyncio
 from base64 import b64encode
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import structlog
 from nacl.exceptions import CryptoError
@@ -20,10 +20,9 @@ from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.errors import DatabaseError
 from restante.database.queries import queries_beside
-from restante.database.writer import ForeignCommit
+from restante.delivery.alarm import Alarm
 from restante.delivery.signals import Emit, Signal
 from restante.identity.master_key import MasterKey, MasterKeyError
-from restante.updates.assignments import WrapsPending
 from restante.updates.sealing import DATA_KEY_PURPOSE, PENDING_WRAP, WRAP_ALG, key_fingerprint, wrap_data_key
 
 SQL = queries_beside(__file__)
@@ -100,7 +99,7 @@ def _store_wrap(conn: Connection, emit: Emit, wrapped: Wrapped) -> bool:
 
 
 class WrapWorker:
-    """Wraps what is pending: when a commit says there is something, and every few seconds in any case."""
+    """Wraps what is pending: when rung, and every few seconds in any case."""
 
     def __init__(
         self,
@@ -114,9 +113,9 @@ class WrapWorker:
         self._master_key = master_key
         self._emit = emit
         self._interval_seconds = interval_seconds
-        self._rung = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        database.on_commit(self._hear)
+        self._alarm = Alarm()
+        self.ring = self._alarm.ring
+        self.stop = self._alarm.stop
 
     async def run_once(self) -> int:
         """Wrap everything that is pending now; how many wraps were made."""
@@ -129,17 +128,10 @@ class WrapWorker:
             after = (batch[-1].cert_record_id, batch[-1].device_id)
         return done
 
-    async def run(self, stop: asyncio.Event) -> None:
-        self._loop = asyncio.get_running_loop()
-        stopping = asyncio.ensure_future(stop.wait())
-        try:
-            while not stop.is_set():
-                self._rung.clear()
-                await self._run_round()
-                await self._wait(stopping)
-        finally:
-            self._loop = None
-            stopping.cancel()
+    async def run(self) -> None:
+        while not self._alarm.is_stopping:
+            await self._run_round()
+            await self._alarm.wait(self._interval_seconds)
 
     async def _run_round(self) -> None:
         try:
@@ -149,22 +141,3 @@ class WrapWorker:
             return
         if done:
             log.info("data keys wrapped", count=done)
-
-    async def _wait(self, stopping: "asyncio.Future[Literal[True]]") -> None:
-        """Until there is something to do, the interval is over, or the end."""
-        rung = asyncio.ensure_future(self._rung.wait())
-        try:
-            await asyncio.wait((rung, stopping), timeout=self._interval_seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            rung.cancel()
-
-    def _hear(self, announced: list[object]) -> None:
-        """Called in the writer's thread."""
-        loop = self._loop
-        if loop is None or not any(isinstance(event, WrapsPending | ForeignCommit) for event in announced):
-            return
-        try:
-            loop.call_soon_threadsafe(self._rung.set)
-        except RuntimeError:
-            # The loop was closed in this very moment; pending rows are found at the next start.
-            return

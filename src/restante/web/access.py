@@ -1,7 +1,8 @@
 """The gate: finds out who is calling, and lets them through or not. The only place where a route's access is decided.
 
-A device shows a JWT, a program an API key, both as `Authorization: Bearer …`; a person has a session cookie. The three
-cannot be taken for one another: an API key is known by its prefix, everything else in that header is a device token.
+A device shows a JWT, a collector its token, a program an API key, all as `Authorization: Bearer …`; a person has a
+session cookie. None can be taken for another: collectors' tokens and API keys are known by their prefixes, everything
+else in that header is a device token.
 """
 
 from starlette.requests import Request
@@ -10,6 +11,7 @@ from restante.core.errors import NotAllowed, NotAuthenticated
 from restante.database.database import Database
 from restante.identity import api_keys, sessions
 from restante.identity.callers import Caller, KeyHolder, Person, Role
+from restante.identity.collector_tokens import CollectorTokens
 from restante.identity.device_tokens import DeviceTokens
 from restante.web.routes import Access
 
@@ -29,9 +31,12 @@ FLEET_WIDE = (Access.oversee, Access.steer)
 
 
 class Gate:
-    def __init__(self, database: Database, device_tokens: DeviceTokens) -> None:
+    def __init__(
+        self, database: Database, device_tokens: DeviceTokens, collector_tokens: CollectorTokens | None = None
+    ) -> None:
         self._database = database
         self._device_tokens = device_tokens
+        self._collector_tokens = collector_tokens or CollectorTokens(database)
 
     async def admit(self, request: Request, access: Access) -> Caller | None:
         """The caller, if the route is for them; NotAuthenticated or NotAllowed if not."""
@@ -39,6 +44,8 @@ class Gate:
             return None
         if access is Access.device:
             return await self._device_tokens.verify(bearer_token(request))
+        if access is Access.collector:
+            return await self._collector_tokens.verify(bearer_token(request))
         caller = await self._person_or_key(request)
         if access is Access.person:
             if not isinstance(caller, Person):
@@ -96,5 +103,3 @@ def refuse_foreign_origin(request: Request) -> None:
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
         raise NotAllowed("the request comes from a page of another origin")
-
-

@@ -25,7 +25,6 @@ from restante.web.routes import Route, Shape
 
 log = structlog.get_logger()
 
-ALL_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
 UNAVAILABLE_RETRY_SECONDS = 5
 
 
@@ -65,13 +64,18 @@ def build_application(
     # Literal paths before those with parameters: `/devices/self` is not a device id.
     ordered = sorted(by_path.items(), key=lambda item: [part.startswith("{") for part in item[0].split("/")])
     starlette_routes: list[BaseRoute] = [
-        StarletteRoute(path, _endpoint(methods, answer_to), methods=ALL_METHODS) for path, methods in ordered
+        # Without methods of its own Starlette leaves them all to the endpoint, whose refusal has the protocol's shape.
+        StarletteRoute(path, _endpoint(methods, answer_to), methods=[])
+        for path, methods in ordered
     ]
 
     async def no_such_path(_request: Request, _error: Exception) -> Response:
         return as_response(default_shape.error(NotFound("there is nothing at this path")))
 
-    return Starlette(routes=starlette_routes, exception_handlers={404: no_such_path}, lifespan=lifespan)
+    application = Starlette(routes=starlette_routes, exception_handlers={404: no_such_path}, lifespan=lifespan)
+    # A path with a slash too many is an unknown path: a redirect would lead to whatever host the caller named.
+    application.router.redirect_slashes = False
+    return application
 
 
 AnswerTo = Callable[[Route, type[Any] | None, Request], Awaitable[Answer]]
@@ -101,7 +105,7 @@ async def _answer(
         if body_type is None:
             result = await route.handler(ask)
         else:
-            raw = await read_body(request, body_bytes_max)
+            raw = ask.raw_body = await read_body(request, body_bytes_max)
             if not (route.body_optional and not raw):
                 require_json(request)
             result = await route.handler(ask, decode_json(raw or b"{}", body_type))

@@ -10,27 +10,34 @@ import msgspec
 from starlette.requests import Request
 
 from restante.core.errors import BadInput, NotFound, RestanteError, TooLarge, WrongMediaType
-from restante.identity.callers import Caller, DeviceCaller, KeyHolder, Person
+from restante.identity.callers import Caller, CollectorCaller, DeviceCaller, KeyHolder, Person
 
 T = TypeVar("T")
 
 BODY_BYTES_MAX = 1024 * 1024
 INT64_MAX = 2**63 - 1
 _DIGITS = re.compile(r"[0-9]+", re.ASCII)
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Ask:
-    __slots__ = ("caller", "request")
+    __slots__ = ("caller", "raw_body", "request")
 
     def __init__(self, request: Request, caller: Caller | None) -> None:
         self.request = request
         self.caller = caller
+        # As it arrived, for who must verify it to the byte; empty where the handler takes no body.
+        self.raw_body = b""
 
     @property
     def device(self) -> DeviceCaller:
         """The calling device, where the route admits devices only."""
         assert isinstance(self.caller, DeviceCaller)  # noqa: S101 — the gate admits nobody else
+        return self.caller
+
+    @property
+    def collector(self) -> CollectorCaller:
+        """The calling collector, where the route admits collectors only."""
+        assert isinstance(self.caller, CollectorCaller)  # noqa: S101 — the gate admits nobody else
         return self.caller
 
     @property
@@ -49,6 +56,8 @@ class Ask:
                 return f"key:{name}"
             case DeviceCaller(device_id=device_id):
                 return f"device:{device_id}"
+            case CollectorCaller(device_id=device_id):
+                return f"collector:{device_id}"
             case _:
                 return "anonymous"
 
@@ -68,8 +77,6 @@ class Ask:
         values = self.request.query_params.getlist(name)
         if len(values) > 1:
             raise BadInput(name, "at most one value")
-        if values and _LONE_SURROGATE.search(values[0]):
-            raise BadInput(name, "valid UTF-8")
         return values[0] if values else None
 
     def query_int(self, name: str, default: int, least: int, most: int) -> int:
@@ -86,7 +93,8 @@ def parse_int(name: str, text: str, least: int, most: int) -> int:
 async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
     """The whole body, refused as soon as it is known to be too large."""
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > bytes_max:
+    # Python refuses to read numbers of thousands of digits, which no body is as long as.
+    if declared.isdecimal() and (len(declared) > 19 or int(declared) > bytes_max):
         raise TooLarge(f"the body is larger than {bytes_max} bytes")
     chunks = []
     size = 0
@@ -124,6 +132,8 @@ def convert(value: Any, into: type[T], field: str) -> T:
 
 def _as_bad_input(error: msgspec.ValidationError, root: str = "body") -> RestanteError:
     what, _, where = str(error).partition(" - at `")
+    # A wrong key is said to be "at `key` in `$.counts`".
+    where = where.removeprefix("key` in `")
     field = where.rstrip("`").removeprefix("$").removeprefix(".")
     if root != "body":
         field = f"{root}.{field}" if field and not field.startswith("[") else root + field

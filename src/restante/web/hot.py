@@ -4,7 +4,7 @@ A hot handler gets a request that arrived whole and in its plainest form. It say
 application answer", having changed nothing; else it answers through the lane, now or later, exactly once.
 """
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from restante.web.answer import Answer
 
@@ -30,3 +30,17 @@ class Lane(Protocol):
 
 class HotHandler(Protocol):
     def __call__(self, query: bytes, headers: dict[bytes, bytes], lane: Lane, /) -> bool: ...
+
+
+class HotPostHandler(Protocol):
+    """For a POST with a JSON body; `name` is the part of its path that varies."""
+
+    def __call__(self, name: bytes, body: bytes, headers: dict[bytes, bytes], lane: Lane, /) -> bool: ...
+
+
+class HotPost(NamedTuple):
+    """A request line `<before_name><name><behind_name> HTTP/1.1`, and who answers it."""
+
+    before_name: bytes
+    behind_name: bytes
+    handler: HotPostHandler

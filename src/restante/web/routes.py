@@ -9,7 +9,7 @@ wraps into its success body, or an Answer as it is.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol, get_type_hints
+from typing import Any, Protocol, get_type_hints, runtime_checkable
 
 from restante.core.errors import RestanteError
 from restante.web.answer import Answer
@@ -20,6 +20,7 @@ class Access(Enum):
 
     open = "anyone"
     device = "a device, with its access token"
+    collector = "a collector, with its token"
     person = "a signed-in person"
     read = "a signed-in person or API key, role viewer or higher"
     operate = "a signed-in person or API key, role operator or higher"
@@ -35,6 +36,18 @@ class Shape(Protocol):
 
     def success(self, value: Any, status: int) -> Answer: ...
     def error(self, error: RestanteError) -> Answer: ...
+
+
+@runtime_checkable
+class DescribedShape(Shape, Protocol):
+    """One whose bodies are JSON and can be told beforehand, for the documentation."""
+
+    # What it is called there, and the type of an error's body.
+    name: str
+    error_type: type[Any]
+
+    def envelope(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The schema of a success whose value has this schema."""
 
 
 Handler = Callable[..., Awaitable[Any]]

@@ -65,10 +65,10 @@ CREATE TABLE registration_codes (
 );
 CREATE INDEX ix_registration_codes_expires ON registration_codes (expires_at);
 
--- One row a family, however often its token was exchanged: see identity/refresh_tokens.py.
+-- One row a family, however often its token was exchanged; counter is its newest token's: see identity/refresh_tokens.py.
 CREATE TABLE refresh_families (
     family_hash BLOB PRIMARY KEY,
-    secret_hash BLOB NOT NULL,
+    counter     INTEGER NOT NULL,
     user_id     INTEGER NOT NULL REFERENCES users (id),
     device_id   INTEGER NOT NULL,
     created_at  INTEGER NOT NULL,

@@ -2,8 +2,8 @@ import pytest
 from starlette.requests import Request
 
 from restante.core.errors import BadInput
-from restante.updates.paging import Page, Window, page_of, window_of
 from restante.web.ask import Ask
+from restante.web.paging import Page, Window, page_of, window_of
 
 
 def ask(query: str) -> Ask:

@@ -1,0 +1,70 @@
+"""Where ACKs and extensions come in: one write each, answered through a callback once it is durable.
+
+Knows nothing of HTTP framing: the ASGI route and the fast lane both hand in what was read of the request.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import msgspec
+
+from restante.commands.ack_body import ExtendBody, ReadAck
+from restante.commands.acks import COMMAND_ID_CHARACTERS_MAX, AckOptions, Taken, acknowledge
+from restante.commands.audit import AuditTrail
+from restante.commands.extending import Extended, extend
+from restante.commands.refusals import refusal_answer
+from restante.commands.totals import CommandTotals
+from restante.commands.wire import SHAPE, CommandNotFound
+from restante.core.errors import RestanteError
+from restante.database.connection import Connection
+from restante.identity.callers import CollectorCaller
+from restante.web.answer import Answer, json_answer
+from restante.web.handback import Handback
+
+Reply = Callable[[Answer], None]
+
+_encoder = msgspec.json.Encoder()
+
+
+class AckDesk:
+    def __init__(self, handback: Handback, trail: AuditTrail, options: AckOptions, totals: CommandTotals) -> None:
+        self._handback = handback
+        self._trail = trail
+        self._options = options
+        self._totals = totals
+
+    def take(self, caller: CollectorCaller, command_id: str, read: ReadAck, reply: Reply) -> None:
+        """Answer an ACK, once what it leads to is durable."""
+
+        def work(conn: Connection) -> Taken | RestanteError:
+            return acknowledge(conn, self._trail, self._options, caller, command_id, read)
+
+        def then(future: "Future[Taken | RestanteError]") -> None:
+            reply(self._answer(caller, future))
+
+        if len(command_id) > COMMAND_ID_CHARACTERS_MAX:
+            reply(SHAPE.error(CommandNotFound()))
+        else:
+            self._handback.write(work, then)
+
+    def extend(self, caller: CollectorCaller, command_id: str, wanted: ExtendBody, reply: Reply) -> None:
+        """Answer the wish for a longer lease."""
+
+        def work(conn: Connection) -> Extended | RestanteError:
+            return extend(conn, self._trail, self._options, caller, command_id, wanted)
+
+        def then(future: "Future[Extended | RestanteError]") -> None:
+            error = future.exception()
+            result = future.result() if error is None else error
+            reply(refusal_answer(result) if isinstance(result, BaseException) else SHAPE.success(result))
+
+        self._handback.write(work, then)
+
+    def _answer(self, caller: CollectorCaller, future: "Future[Taken | RestanteError]") -> Answer:
+        error = future.exception()
+        result = future.result() if error is None else error
+        if isinstance(result, BaseException):
+            return refusal_answer(result)
+        if not result.answer.replayed:
+            self._totals.count_acked(caller.site_id, result.status.value)
+        return json_answer(_encoder.encode(result.answer))

@@ -1,0 +1,8 @@
+-- name: checkpoints
+-- How far each chain goes, or one of them.
+SELECT chain, n, hash, at, signature FROM audit_checkpoints WHERE :chain IS NULL OR chain = :chain ORDER BY chain
+
+-- name: rows
+-- Part of a chain.
+SELECT actor, at, chain, command_id, detail, event, from_state, n, to_state, hash FROM command_audit
+WHERE chain = :chain AND n > :after AND n <= :until ORDER BY n

@@ -1,0 +1,41 @@
+-- name: insert_collector
+-- A new collector; nothing if the site has one of that name.
+INSERT INTO edge_devices (site_id, zone_id, device_name, token_hash, hmac_secret, created_at)
+VALUES (:site_id, :zone_id, :device_name, :token_hash, :hmac_secret, :now_ms)
+ON CONFLICT (site_id, device_name) DO NOTHING
+RETURNING id
+
+-- name: collector
+-- One collector, without its secrets.
+SELECT id, site_id, zone_id, device_name, created_at, revoked_at, last_seen_at, old_secret_until
+FROM edge_devices WHERE id = :device_id
+
+-- name: collectors
+-- A page of collectors, of one site or of all.
+SELECT id, site_id, zone_id, device_name, created_at, revoked_at, last_seen_at, old_secret_until
+FROM edge_devices
+WHERE id > :after AND (CAST(:site_id AS INTEGER) IS NULL OR site_id = :site_id)
+ORDER BY id LIMIT :limit
+
+-- name: put_token
+-- Replaces a collector's token.
+UPDATE edge_devices SET token_hash = :token_hash WHERE id = :device_id
+
+-- name: put_secret
+-- Replaces a collector's secret, keeping the one before it for a while.
+UPDATE edge_devices
+SET old_hmac_secret = hmac_secret, old_secret_until = :old_secret_until, hmac_secret = :hmac_secret
+WHERE id = :device_id
+
+-- name: revoke
+-- Ends a collector.
+UPDATE edge_devices SET revoked_at = :now_ms WHERE id = :device_id
+
+-- name: secrets_of
+-- For signing what a collector is handed, and for verifying its ACKs.
+SELECT hmac_secret, old_hmac_secret, old_secret_until FROM edge_devices WHERE id = :device_id
+
+-- name: last_seen
+-- Moves a collector's last-seen time forward, never back.
+UPDATE edge_devices SET last_seen_at = :seen_ms
+WHERE id = :device_id AND (last_seen_at IS NULL OR last_seen_at < :seen_ms)

@@ -1,0 +1,3 @@
+-- name: extend
+-- Moves the end of a lease.
+UPDATE miner_commands SET lease_until = :lease_until WHERE id = :id

@@ -1,0 +1,30 @@
+-- name: insert_miner
+-- A new miner, with the next id.
+INSERT INTO edge_miners (site_id, zone_id, name, created_at) VALUES (:site_id, :zone_id, :name, :now_ms)
+RETURNING id, site_id, zone_id, name, created_at
+
+-- name: insert_miner_with_id
+-- A new miner, with the id its operator gave; no row if that id is taken.
+INSERT INTO edge_miners (id, site_id, zone_id, name, created_at)
+VALUES (:miner_id, :site_id, :zone_id, :name, :now_ms)
+ON CONFLICT (id) DO NOTHING
+RETURNING id, site_id, zone_id, name, created_at
+
+-- name: miners
+-- A page of all miners.
+SELECT id, site_id, zone_id, name, created_at FROM edge_miners
+WHERE id > :after AND (:zone_id IS NULL OR zone_id = :zone_id) ORDER BY id LIMIT :limit
+
+-- name: miners_of_site
+-- A page of a site's miners.
+SELECT id, site_id, zone_id, name, created_at FROM edge_miners
+WHERE site_id = :site_id AND id > :after AND (:zone_id IS NULL OR zone_id = :zone_id) ORDER BY id LIMIT :limit
+
+-- name: miner_of_site
+-- The miner, if it is the site's.
+SELECT id, zone_id FROM edge_miners WHERE id = :miner_id AND site_id = :site_id
+
+-- name: targets
+-- All miners that a command for a whole site or zone is for.
+SELECT id, zone_id FROM edge_miners
+WHERE site_id = :site_id AND (:zone_id IS NULL OR zone_id = :zone_id) ORDER BY id

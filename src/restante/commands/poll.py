@@ -1,0 +1,231 @@
+"""The poll: what a collector that asks for commands is handed, and when.
+
+    known to be quiet ──▶ an empty answer, or parked for up to `wait` seconds      no I/O
+    anything else     ──▶ one claim ──▶ commands, an empty answer, or parked
+
+Knows nothing of HTTP framing: the ASGI route and the fast lane both call `start` with a `reply` to be called once.
+Must always hold: a poll is parked only if nobody has rung since its last look began, so whatever comes later wakes
+somebody; one that was woken and finds nothing waits on; and it is answered exactly once. A command claimed for a poll
+whose client hung up meanwhile is offered again when its lease runs out, as one whose answer was lost on the way.
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+
+import msgspec
+
+from restante.commands.audit import AuditTrail
+from restante.commands.claims import Claim, Claimed, ClaimOptions, claim
+from restante.commands.collectors import SecretBox
+from restante.commands.polled import PollAnswer, poll_answer
+from restante.commands.refusals import refusal_answer
+from restante.commands.site_bell import Quiet, SiteBell
+from restante.commands.totals import CommandTotals
+from restante.commands.wire import iso
+from restante.database.connection import Connection
+from restante.delivery.presence import Presence
+from restante.identity.callers import CollectorCaller
+from restante.web.answer import Answer, json_answer
+from restante.web.handback import Handback
+
+LIMIT_DEFAULT = 10
+LIMIT_MAX = 50
+WAIT_MAX_SECONDS = 30
+NEVER = float("inf")
+
+Reply = Callable[[Answer], None]
+
+_encoder = msgspec.json.Encoder()
+
+
+class ParkedClaim:
+    """A poll under way. `over` makes sure that of time-out, news and hang-up only the first counts."""
+
+    __slots__ = ("claim", "is_claiming", "looked_at", "over", "reply", "site_id", "waits")
+
+    def __init__(self, wanted: Claim, waits: bool, reply: Reply) -> None:
+        self.claim = wanted
+        self.site_id = wanted.caller.site_id
+        self.waits = waits
+        self.reply = reply
+        self.looked_at = -1
+        self.is_claiming = False
+        self.over = False
+
+
+class CommandPoll:
+    def __init__(
+        self,
+        handback: Handback,
+        trail: AuditTrail,
+        box: SecretBox,
+        options: ClaimOptions,
+        presence: Presence,
+        totals: CommandTotals,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.bell: SiteBell[ParkedClaim] = SiteBell(self._claim, monotonic)
+        self._handback = handback
+        self._trail = trail
+        self._box = box
+        self._options = options
+        self._presence = presence
+        self._totals = totals
+        self._monotonic = monotonic
+        self._is_closing = False
+        # How many claims of a site are under way, and whether the last one to return left something behind.
+        self._claiming: dict[int, int] = {}
+        self._left_behind: set[int] = set()
+        self._idle: dict[int, Answer] = {}
+        self.idle_count = 0
+        self.now = 0.0
+        self.tick(time.time())
+
+    def tick(self, now: float) -> None:
+        """To be called every second, with the time since the epoch: for what needs no finer clock."""
+        self.now = now
+        self._idle.clear()
+
+    def idle_at_once(self, caller: CollectorCaller, zone_id: int | None) -> Answer | None:
+        """The answer for a poll that does not wait, if memory alone shows that there is nothing to hand out."""
+        self._presence.seen[caller.device_id] = self.now
+        quiet = self._quiet(caller, zone_id)
+        return None if quiet is None else self._idle_answer(quiet.held_back)
+
+    def start(self, wanted: Claim, waits: bool, reply: Reply) -> ParkedClaim:
+        """Answer a poll: now, after a claim, or, if it `waits`, when something can be handed out.
+
+        The caller ends the wait of what it gets back: with `expire` when its time is over, with `abandon` when the
+        client hangs up.
+        """
+        poll = ParkedClaim(wanted, waits, reply)
+        self._presence.seen[wanted.caller.device_id] = self.now
+        quiet = self._quiet(wanted.caller, wanted.zone_id)
+        if quiet is None:
+            self._claim(poll)
+        else:
+            poll.looked_at = self.bell.last_ring(poll.site_id)
+            self._nothing(poll, quiet)
+        return poll
+
+    def expire(self, poll: ParkedClaim) -> None:
+        """The wait is over. A claim that is under way is let finish, and waits no more."""
+        poll.waits = False
+        if not poll.over and not poll.is_claiming:
+            quiet = self._quiet(poll.claim.caller, poll.claim.zone_id)
+            self._end(poll, self._idle_answer(quiet.held_back if quiet else 0))
+
+    def abandon(self, poll: ParkedClaim) -> None:
+        """Nobody is there any more to be answered."""
+        poll.over = True
+        self.bell.leave(poll)
+
+    def close(self) -> None:
+        """Answer every parked poll now, and park no more: the server is going down."""
+        self._is_closing = True
+        for poll in self.bell.everyone_waiting():
+            self.expire(poll)
+
+    def _quiet(self, caller: CollectorCaller, zone_id: int | None) -> Quiet | None:
+        """What is known; not to a collector of one zone that asks for another, which the claim will refuse."""
+        if zone_id is None:
+            return self.bell.quiet(caller.site_id, caller.zone_id)
+        return self.bell.quiet(caller.site_id, zone_id) if caller.zone_id in (None, zone_id) else None
+
+    def _claim(self, poll: ParkedClaim) -> None:
+        poll.is_claiming = True
+        self._claiming[poll.site_id] = self._claiming.get(poll.site_id, 0) + 1
+        poll.looked_at = self.bell.last_ring(poll.site_id)
+        self._handback.write(partial(self._claim_now, poll), partial(self._claimed, poll, poll.looked_at))
+
+    def _claim_now(self, poll: ParkedClaim, conn: Connection) -> Claimed | None:
+        """In the writer's thread: nothing is claimed for who has gone."""
+        return None if poll.over else claim(conn, self._trail, self._options, poll.claim)
+
+    def _claimed(self, poll: ParkedClaim, looked_at: int, future: "Future[Claimed | None]") -> None:
+        poll.is_claiming = False
+        found = None
+        try:
+            found = future.result()
+            if found is not None:
+                self._conclude(poll, looked_at, found)
+        except Exception as error:
+            if not poll.over:
+                self._end(poll, refusal_answer(error))
+        finally:
+            self._pass_on(poll, found)
+
+    def _conclude(self, poll: ParkedClaim, looked_at: int, found: Claimed) -> None:
+        quiet = self._learn(poll, looked_at, found)
+        if found.commands:
+            self._give(poll, found)
+        elif looked_at != self.bell.last_ring(poll.site_id) and poll.waits and not poll.over:
+            # Rung while this claim was under way: what it did not find may be there now.
+            self._claim(poll)
+        else:
+            self._nothing(poll, quiet)
+
+    def _pass_on(self, poll: ParkedClaim, found: Claimed | None) -> None:
+        """Wake the next waiter, if there is something left for it and nobody is on the way to take that."""
+        site_id = poll.site_id
+        if found is None or found.has_more or _zone(poll.claim) is not None:
+            # Who has looked at one zone only, or not at all, does not know about the rest.
+            self._left_behind.add(site_id)
+        else:
+            self._left_behind.discard(site_id)
+        self._claiming[site_id] -= 1
+        if self._claiming[site_id] == 0:
+            del self._claiming[site_id]
+            if site_id in self._left_behind:
+                self._left_behind.discard(site_id)
+                self.bell.wake_next(site_id)
+
+    def _learn(self, poll: ParkedClaim, looked_at: int, found: Claimed) -> Quiet:
+        until = NEVER
+        if found.has_more:
+            until = 0.0
+        elif found.look_again_ms is not None:
+            until = self._monotonic() + (found.look_again_ms - found.now_ms) / 1000
+        quiet = Quiet(until, found.held_back)
+        if not found.has_more:
+            self.bell.learn(poll.site_id, _zone(poll.claim), quiet, looked_at)
+        return quiet
+
+    def _give(self, poll: ParkedClaim, found: Claimed) -> None:
+        for row in found.commands:
+            waited_ms = row["waited_ms"]
+            waited_seconds = None if waited_ms is None else waited_ms / 1000
+            self._totals.count_dispatched(poll.site_id, row["command_type"], waited_seconds)
+        if not poll.over:
+            answer = poll_answer(found, self._box, self._options.lease_seconds)
+            self._end(poll, json_answer(_encoder.encode(answer)))
+
+    def _nothing(self, poll: ParkedClaim, quiet: Quiet) -> None:
+        if poll.over:
+            return
+        if poll.waits and not self._is_closing:
+            self.bell.park(poll, quiet.until)
+        else:
+            self._end(poll, self._idle_answer(quiet.held_back))
+
+    def _end(self, poll: ParkedClaim, answer: Answer) -> None:
+        if not poll.over:
+            poll.over = True
+            self.bell.leave(poll)
+            poll.reply(answer)
+
+    def _idle_answer(self, held_back: int) -> Answer:
+        self.idle_count += 1
+        answer = self._idle.get(held_back)
+        if answer is None:
+            empty = PollAnswer([], 0, 0, held_back, iso(int(self.now * 1000)))
+            answer = self._idle[held_back] = json_answer(_encoder.encode(empty))
+        return answer
+
+
+def _zone(wanted: Claim) -> int | None:
+    """The zone a claim looks in: what is known is known of that."""
+    return wanted.caller.zone_id if wanted.zone_id is None else wanted.zone_id

@@ -1,0 +1,65 @@
+-- name: insert_rule
+-- A new rule.
+INSERT INTO automation_rules (name, site_id, miner_ids, trigger_type, trigger_metric, trigger_operator, trigger_value,
+    trigger_duration_seconds, action_type, action_parameters, cooldown_seconds, priority, enabled, created_by,
+    created_at, updated_at)
+VALUES (:name, :site_id, :miner_ids, :trigger_type, :trigger_metric, :trigger_operator, :trigger_value,
+    :trigger_duration_seconds, :action_type, :action_parameters, :cooldown_seconds, :priority, :enabled, :actor,
+    :now_ms, :now_ms)
+RETURNING *
+
+-- name: update_rule
+-- What the rule is from now on.
+UPDATE automation_rules SET name = :name, miner_ids = :miner_ids, trigger_type = :trigger_type,
+    trigger_metric = :trigger_metric, trigger_operator = :trigger_operator, trigger_value = :trigger_value,
+    trigger_duration_seconds = :trigger_duration_seconds, action_type = :action_type,
+    action_parameters = :action_parameters, cooldown_seconds = :cooldown_seconds, priority = :priority,
+    enabled = :enabled, updated_at = :now_ms
+WHERE id = :rule_id
+RETURNING *
+
+-- name: restart_states
+-- A changed rule begins anew to look at durations, and keeps to its new cooldown from when it last fired.
+UPDATE rule_states SET holds_since = NULL, quiet_until = last_fired_at + :cooldown_seconds * 1000
+WHERE rule_id = :rule_id
+
+-- name: delete_rule
+-- The rule, and with it where it stood.
+DELETE FROM automation_rules WHERE id = :rule_id
+
+-- name: rule
+-- One rule.
+SELECT * FROM automation_rules WHERE id = :rule_id
+
+-- name: rules
+-- A page of all rules.
+SELECT * FROM automation_rules WHERE id > :after AND (:enabled IS NULL OR enabled = :enabled) AND :site_id IS NULL
+ORDER BY id LIMIT :limit
+
+-- name: rules_of_site
+-- A page of a site's rules.
+SELECT * FROM automation_rules WHERE site_id = :site_id AND id > :after AND (:enabled IS NULL OR enabled = :enabled)
+ORDER BY id LIMIT :limit
+
+-- name: count_of_site
+-- How many rules the site has.
+SELECT count(*) AS rules FROM automation_rules WHERE site_id = :site_id
+
+-- name: miners_among
+-- How many of these miners are the site's.
+SELECT count(*) AS miners FROM edge_miners
+WHERE site_id = :site_id AND id IN (SELECT value FROM json_each(:miner_ids))
+
+-- name: miners_among@postgres
+-- The other engine takes a list apart under another name.
+SELECT count(*) AS miners FROM edge_miners WHERE site_id = :site_id
+    AND id IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:miner_ids AS JSON)))
+
+-- name: put_revision
+-- Makes whoever keeps the site's rules in memory read them anew.
+INSERT INTO rule_revisions (site_id, revision) VALUES (:site_id, :revision)
+ON CONFLICT (site_id) DO UPDATE SET revision = excluded.revision
+
+-- name: states
+-- Where the rule stands with the miners it has had to do with.
+SELECT * FROM rule_states WHERE rule_id = :rule_id AND miner_id > :after ORDER BY miner_id LIMIT :limit

@@ -1,0 +1,51 @@
+"""Settings, as the options of the parts they are for. The parts know nothing of settings."""
+
+from restante.commands.approval import ApprovalRules
+from restante.commands.parts import CommandsOptions
+from restante.core.backoff import Backoff
+from restante.delivery.dispatcher import DispatcherOptions
+from restante.server.settings import Settings
+from restante.updates.poll import PollOptions
+
+
+def poll_options(settings: Settings) -> PollOptions:
+    return PollOptions(
+        interval_seconds=settings.poll_interval_seconds,
+        rollout_interval_seconds=settings.rollout_poll_interval_seconds,
+        rollout_window_seconds=settings.rollout_window_seconds,
+        rate_per_second=settings.poll_rate_per_second,
+        burst=settings.poll_burst,
+        retry_after_spread_seconds=settings.retry_after_spread_seconds,
+        coalesce_seconds=settings.coalesce_milliseconds / 1000,
+        recipients_max=settings.tail_cache_max,
+    )
+
+
+def dispatcher_options(settings: Settings) -> DispatcherOptions:
+    return DispatcherOptions(
+        interval_seconds=settings.outbox_interval_seconds,
+        batch=settings.outbox_batch,
+        lease_seconds=settings.outbox_lease_seconds,
+        backoff=Backoff(
+            settings.outbox_retry_base_seconds,
+            settings.outbox_retry_max_seconds,
+            settings.outbox_attempts_max,
+        ),
+    )
+
+
+def commands_options(settings: Settings) -> CommandsOptions:
+    return CommandsOptions(
+        is_signed=settings.enable_command_signature,
+        is_ack_nonce_required=settings.require_ack_nonce,
+        lease_seconds=settings.command_lease_duration_sec,
+        max_retries=settings.max_command_retries,
+        retry_backoff_seconds=settings.default_retry_backoff_sec,
+        rates=settings.command_rate_limits,
+        priority_ageing_seconds=settings.priority_ageing_seconds,
+        approval=ApprovalRules(frozenset(settings.commands_needing_approval), settings.approval_from_miners or None),
+        secret_overlap_seconds=settings.secret_overlap_seconds,
+        telemetry_history_records=settings.telemetry_history_records,
+        telemetry_gap_seconds=settings.telemetry_gap_seconds,
+        body_bytes_max=settings.body_bytes_max,
+    )

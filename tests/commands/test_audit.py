@@ -1,0 +1,93 @@
+import hmac
+from typing import Any
+
+import msgspec
+import pytest
+
+from restante.commands.audit import AuditEntry, AuditTrail
+from restante.commands.audit_verify import LiveVerification
+from restante.database.connection import Connection
+from restante.database.database import Database
+from restante.database.queries import Query
+from tests.conftest import START_MS, ManualClock
+
+KEY = b"k" * 32
+_ROWS = Query("rows", "SELECT * FROM command_audit WHERE chain = :chain ORDER BY n")
+
+
+def entry(chain: int = 5, event: str = "command.cancelled") -> AuditEntry:
+    return AuditEntry(chain, "ada", event, "cmd_1", "pending", "cancelled", {"b": 1.5, "a": "ü"})
+
+
+def rows(database: Database, chain: int) -> list[Any]:
+    return list(database.read_now(lambda conn: conn.all(_ROWS, chain=chain)))
+
+
+@pytest.fixture
+def trail() -> AuditTrail:
+    return AuditTrail(KEY)
+
+
+def test_a_rows_hash_is_keyed_and_covers_the_row_before_it(database: Database, trail: AuditTrail) -> None:
+    """Computed again by hand: the form is a promise to whoever verifies with a program of their own."""
+    for event in ("command.create", "command.cancelled"):
+        database.write_now(trail.record, entry(event=event))
+    before = bytes(32)
+    for row in rows(database, 5):
+        fields = {name: row[name] for name in row.keys() if name not in ("id", "hash")}  # noqa: SIM118 — no dict
+        message = before + msgspec.json.encode(fields, order="sorted")
+        assert row["hash"] == hmac.digest(KEY, message, "sha256")
+        before = row["hash"]
+
+
+def test_what_is_kept(database: Database, trail: AuditTrail, clock: ManualClock) -> None:
+    database.write_now(trail.record, entry())
+    (row,) = rows(database, 5)
+    kept = (row["n"], row["at"], row["actor"], row["event"], row["command_id"], row["from_state"], row["to_state"])
+    assert kept == (1, START_MS, "ada", "command.cancelled", "cmd_1", "pending", "cancelled")
+    assert row["detail"] == '{"a":"ü","b":1.5}'
+
+
+def test_each_chain_counts_for_itself_and_chain_0_knows_of_it(database: Database, trail: AuditTrail) -> None:
+    for chain in (5, 6, 5):
+        database.write_now(trail.record, entry(chain))
+    numbers = {chain: [row["n"] for row in rows(database, chain)] for chain in (0, 5, 6)}
+    assert numbers == {0: [1, 2], 5: [1, 2], 6: [1]}
+    opened = rows(database, 0)
+    assert [(row["event"], row["detail"]) for row in opened] == [
+        ("chain.opened", '{"chain":5}'),
+        ("chain.opened", '{"chain":6}'),
+    ]
+
+
+def test_several_at_once_are_as_one_after_another(database: Database, trail: AuditTrail) -> None:
+    events = [entry(event=f"e{n}") for n in range(3)]
+    database.write_now(trail.record_all, 5, events)
+    for each in events:
+        database.write_now(trail.record, each._replace(chain=6))
+    five, six = rows(database, 5), rows(database, 6)
+    assert [(row["n"], row["event"]) for row in five] == [(row["n"], row["event"]) for row in six]
+
+
+def test_what_is_rolled_back_leaves_no_trace(database: Database, trail: AuditTrail) -> None:
+    def fail(conn: Connection) -> None:
+        trail.record(conn, entry())
+        raise ValueError("on purpose")
+
+    database.write_now(trail.record, entry())
+    with pytest.raises(ValueError, match="on purpose"):
+        database.write_now(fail)
+    database.write_now(trail.record, entry())
+    assert [row["n"] for row in rows(database, 5)] == [1, 2]
+
+
+def test_another_process_may_write_between(database: Database, trail: AuditTrail) -> None:
+    """What this process remembers of a chain's end is a guess that the database corrects."""
+    other = AuditTrail(KEY)
+    for each in (trail, other, other, trail, trail, other):
+        database.write_now(each.record, entry())
+    assert [row["n"] for row in rows(database, 5)] == [1, 2, 3, 4, 5, 6]
+    verification = LiveVerification(trail.mac)
+    while database.read_now(verification.step):
+        pass
+    assert verification.verdict.intact

@@ -1,0 +1,35 @@
+"""A table to write to, and the plain functions that do."""
+
+from restante.database.connection import Connection
+from restante.database.queries import Query
+
+CREATE = "CREATE TABLE notes (id INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT NOT NULL UNIQUE);"
+ADD = Query("add", "INSERT INTO notes (text) VALUES (:text)")
+ALL = Query("all", "SELECT text FROM notes ORDER BY id")
+
+
+class Refused(Exception):
+    """A domain error of the tests' own."""
+
+
+def add(conn: Connection, text: str) -> str:
+    conn.run(ADD, text=text)
+    return text
+
+
+def add_and_announce(conn: Connection, text: str) -> None:
+    add(conn, text)
+    conn.announce(text)
+
+
+def add_then_refuse(conn: Connection, text: str) -> None:
+    add_and_announce(conn, text)
+    raise Refused(text)
+
+
+def refuse(conn: Connection) -> None:
+    raise Refused("at once")
+
+
+def everything(conn: Connection) -> list[str]:
+    return [row["text"] for row in conn.all(ALL)]

@@ -1,0 +1,84 @@
+"""What domain code may rely on, whichever engine it runs on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from restante.database.engine import Engine, EngineConnection
+from restante.database.queries import Query
+from restante.database.sqlite import SqliteEngine
+from tests.conftest import START_MS, ManualClock
+from tests.database.notes import ADD, ALL
+
+ADD_RETURNING = Query("add", "INSERT INTO notes (text) VALUES (:text) RETURNING id, text")
+RENAME = Query("rename", "UPDATE notes SET text = text || '!' WHERE text >= :least")
+
+
+@dataclass
+class Note:
+    id: int
+    text: str
+
+
+@pytest.fixture
+def conn(engine: SqliteEngine) -> Iterator[EngineConnection]:
+    conn = _connected(engine)
+    conn.begin()
+    yield conn
+    conn.rollback()
+    conn.close()
+
+
+def _connected(engine: Engine) -> EngineConnection:
+    return engine.connect(writable=True)
+
+
+def test_the_clock_is_read_once_in_a_transaction(conn: EngineConnection, clock: ManualClock) -> None:
+    assert conn.now_ms == START_MS
+    clock.advance(5)
+    assert conn.now_ms == START_MS
+    conn.rollback()
+    conn.begin()
+    assert conn.now_ms == START_MS + 5000
+
+
+def test_rows_are_read_by_name_and_become_dataclasses(conn: EngineConnection) -> None:
+    row = conn.one(ADD_RETURNING, text="a")
+    assert row is not None
+    assert Note(**row) == Note(1, "a")
+
+
+def test_one_is_the_first_or_none(conn: EngineConnection) -> None:
+    assert conn.one(ALL) is None
+    conn.run_many(ADD, [{"text": "a"}, {"text": "b"}])
+    row = conn.one(ALL)
+    assert row is not None
+    assert row["text"] == "a"
+    assert [row["text"] for row in conn.all(ALL)] == ["a", "b"]
+
+
+def test_run_says_how_many_rows_it_changed(conn: EngineConnection) -> None:
+    conn.run_many(ADD, [{"text": text} for text in "abc"])
+    assert conn.run(RENAME, least="b") == 2
+    assert conn.run(RENAME, least="z") == 0
+
+
+def test_run_many_of_nothing_does_nothing(conn: EngineConnection) -> None:
+    conn.run_many(ADD, [])
+    assert conn.all(ALL) == []
+
+
+def test_commit_gives_what_was_announced_in_order_and_once(conn: EngineConnection) -> None:
+    conn.announce("a")
+    conn.announce("b")
+    assert conn.commit() == ["a", "b"]
+    conn.begin()
+    assert conn.commit() == []
+
+
+def test_rollback_takes_back_what_was_announced(conn: EngineConnection) -> None:
+    conn.announce("a")
+    conn.rollback()
+    conn.begin()
+    assert conn.commit() == []

@@ -1,0 +1,86 @@
+from pathlib import Path
+
+import pytest
+
+from restante.database import migrate as migrations
+from restante.database.engine import Engine
+from restante.database.errors import DatabaseError
+from restante.database.migrate import Migration, available, migrate, pending
+from restante.database.queries import Query
+from restante.database.sqlite import SqliteEngine
+from tests.conftest import START_MS, ManualClock
+
+TABLES = Query("tables", "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 't%' ORDER BY name")
+RECORDED = Query("recorded", "SELECT number, name, applied_at FROM schema_migrations ORDER BY number")
+ONE = Migration(1, "one", "CREATE TABLE t1 (x INTEGER);")
+TWO = Migration(2, "two", "CREATE TABLE t2 (x INTEGER);\nINSERT INTO t1 (x) VALUES (2);")
+BROKEN = Migration(3, "broken", "CREATE TABLE t3 (x INTEGER);\nINSERT INTO nowhere VALUES (1);")
+
+
+@pytest.fixture
+def engine(tmp_path: Path, clock: ManualClock) -> SqliteEngine:
+    return SqliteEngine(tmp_path / "empty.db", clock=clock)
+
+
+def known(monkeypatch: pytest.MonkeyPatch, *steps: Migration) -> None:
+    monkeypatch.setattr(migrations, "available", lambda: list(steps))
+
+
+def rows(engine: Engine, query: Query) -> list[tuple[object, ...]]:
+    conn = engine.connect(writable=False)
+    try:
+        return [tuple(row[column] for column in row.keys()) for row in conn.all(query)]  # noqa: SIM118 — no dict
+    finally:
+        conn.close()
+
+
+def test_the_products_migrations_are_numbered_without_gaps_or_doubles() -> None:
+    assert [step.number for step in available()] == list(range(1, len(available()) + 1))
+
+
+def test_the_products_migrations_apply_and_once_only(engine: SqliteEngine) -> None:
+    assert migrate(engine) == available()
+    assert migrate(engine) == []
+
+
+def test_what_was_applied_is_recorded(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch, ONE, TWO)
+    migrate(engine)
+    assert rows(engine, RECORDED) == [(1, "one", START_MS), (2, "two", START_MS)]
+
+
+def test_only_what_is_lacking_is_applied(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch, ONE)
+    migrate(engine)
+    known(monkeypatch, ONE, TWO)
+    conn = engine.connect(writable=False)
+    assert pending(conn) == [TWO]
+    conn.close()
+    assert migrate(engine) == [TWO]
+    assert rows(engine, TABLES) == [("t1",), ("t2",)]
+
+
+def test_one_that_fails_leaves_everything_as_it_was(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch, ONE)
+    migrate(engine)
+    known(monkeypatch, ONE, TWO, BROKEN)
+    with pytest.raises(DatabaseError):
+        migrate(engine)
+    assert rows(engine, TABLES) == [("t1",)]
+    assert [row[0] for row in rows(engine, RECORDED)] == [1]
+
+
+def test_a_database_of_a_newer_version_is_not_touched(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch, ONE, TWO)
+    migrate(engine)
+    known(monkeypatch, ONE)
+    with pytest.raises(DatabaseError, match="migration 2"):
+        migrate(engine)
+
+
+def test_a_database_never_migrated_cannot_say_what_it_lacks(engine: SqliteEngine) -> None:
+    engine.connect(writable=True).close()
+    conn = engine.connect(writable=False)
+    with pytest.raises(DatabaseError):
+        pending(conn)
+    conn.close()

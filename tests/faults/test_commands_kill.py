@@ -1,0 +1,79 @@
+"""The server is killed with SIGKILL again and again while collectors work; each command has one holder at a time, what
+was acknowledged stays so, and what came too late is refused and recorded.
+
+And the checker that says so is itself put to the test: on builds with a fault in them it must find the fault.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.commands_campaign import CommandsCampaign, Plan, Report
+
+pytestmark = pytest.mark.slow
+
+KILLS = 22
+BACK_WITHIN_SECONDS = 15.0
+
+
+def test_kills_leave_one_holder_and_every_ack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = CommandsCampaign(tmp_path, Plan(seed=1, kills=KILLS)).run_with_kills()
+    with capsys.disabled():
+        sys.stdout.write(f"\n{report}\n")
+    assert report.surprises == []
+    assert report.verdict.violations == []
+    assert report.kills >= 20
+    assert_it_was_a_trial(report)
+    assert max(report.back_seconds) < BACK_WITHIN_SECONDS
+
+
+def assert_it_was_a_trial(report: Report) -> None:
+    """Everything that the checker looks for has had its chance to happen."""
+    verdict = report.verdict
+    assert verdict.made > 300
+    assert verdict.highest_attempt >= 3
+    assert report.stops > 3
+    for fate in ("taken", "replayed", "unanswered", "late"):
+        assert verdict.acks[fate] > 10, fate
+    for fate in ("refused 409 ACK_NOT_LEASE_OWNER", "refused 401 NONCE_MISMATCH", "refused 409 COMMAND_FINISHED"):
+        assert verdict.acks[fate] > 0, fate
+    assert verdict.decisions.keys() == {"approved", "denied", "cancelled"}
+    assert verdict.ends.keys() == {"succeeded", "failed", "expired", "cancelled"}
+
+
+def sabotaged(folder: Path, fault: str, suicides: int, *, life_seconds: float = 0.5) -> Report:
+    plan = Plan(seed=2, kills=suicides, sharing=2, alone=2, processes=0, life_seconds=(0, life_seconds))
+    command = (sys.executable, "-m", "tests.faults.commands_sabotage", fault)
+    return CommandsCampaign(folder, plan).run_with_suicides((*command, "die"), (*command, "live"))
+
+
+def test_a_crash_between_commit_and_answer_does_no_harm(tmp_path: Path) -> None:
+    report = sabotaged(tmp_path, "die_before_answering", 1)
+    assert report.surprises == []
+    assert report.verdict.violations == []
+    assert report.verdict.acks["replayed"] > 0
+
+
+def test_taking_acks_without_a_look_at_the_lease_is_found(tmp_path: Path) -> None:
+    assert sabotaged(tmp_path, "lease_unchecked", 0, life_seconds=3.0).verdict.found["stale_taken"]
+
+
+def test_taking_acks_of_another_attempt_is_found(tmp_path: Path) -> None:
+    assert sabotaged(tmp_path, "attempt_unchecked", 0, life_seconds=3.0).verdict.found["stale_taken"]
+
+
+def test_answering_before_the_commit_is_found(tmp_path: Path) -> None:
+    assert sabotaged(tmp_path, "answer_before_commit", 1).verdict.found["lost_acks"]
+
+
+def test_handing_out_without_marking_the_lease_is_found(tmp_path: Path) -> None:
+    assert sabotaged(tmp_path, "lease_unmarked", 0).verdict.found["held_twice"]
+
+
+def test_refusals_that_are_not_recorded_are_found(tmp_path: Path) -> None:
+    assert sabotaged(tmp_path, "refusals_unrecorded", 0, life_seconds=3.0).verdict.found["unrecorded"]
+
+
+def test_a_record_outside_the_acks_transaction_is_found(tmp_path: Path) -> None:
+    assert sabotaged(tmp_path, "audit_apart", 1).verdict.found["lost_acks"]

@@ -1,0 +1,348 @@
+"""The life of commands against a plain model: leases, retries, expiry, dedupe, approval, limits, several collectors.
+
+The machine does to a real database what operators, collectors and time do, in any order; the model does the same to
+plain objects by the rules of the contract, written down once more. They must never differ, and at most one collector
+holds a command in any attempt.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from restante.commands import approval, cancelling
+from restante.commands.ack_body import ExtendBody
+from restante.commands.acks import Taken
+from restante.commands.approval import ApprovalRules
+from restante.commands.audit_verify import LiveVerification
+from restante.commands.extending import Extended, extend
+from restante.commands.leases import settle
+from restante.commands.parts import CommandsOptions
+from restante.commands.rate_windows import RateLimit, RateRules
+from restante.commands.wire import error_code
+from restante.core.errors import RestanteError
+from restante.database.database import Database
+from restante.database.migrate import migrate
+from restante.database.sqlite import SqliteEngine
+from tests.commands.field import Field, Hired
+from tests.conftest import ManualClock
+
+T = TypeVar("T")
+
+LEASE_MS = 60_000
+BACKOFF_MS = 30_000
+LIMIT, WINDOW_MS = 3, 100_000
+RETRIES = 2
+AGEING_SECONDS = 10
+NEEDS_APPROVAL = "DEVICE_REBOOT"
+ACTIVE = ("pending", "dispatched", "running")
+LEASED = ("dispatched", "running")
+OPEN = ("pending_approval", *ACTIVE)
+
+
+@dataclass
+class Modelled:
+    """A command as the contract describes it."""
+
+    id: str
+    type: str
+    key: str | None
+    rank: int
+    number: int
+    expires_at: int
+    state: str
+    ready_at: int = 0
+    owner: int | None = None
+    lease_until: int = 0
+    attempt: int = 0
+    nonce: str = ""
+    retries: int = 0
+    last_ack: tuple[int, str, str] | None = None
+    holders: dict[int, int] = field(default_factory=dict)
+
+
+class Given:
+    """What a collector was handed once; it may acknowledge it whenever it likes."""
+
+    def __init__(self, command: Modelled, holder: Hired) -> None:
+        self.command, self.holder = command, holder
+        self.attempt, self.nonce = command.attempt, command.nonce
+
+
+class CommandLife(RuleBasedStateMachine):
+    given_out = Bundle("given_out")
+
+    @initialize()
+    def open(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="command-life-"))
+        self.clock = ManualClock()
+        engine = SqliteEngine(self.folder / "restante.db", clock=self.clock)
+        migrate(engine)
+        self.database = Database(engine)
+        options = CommandsOptions(
+            rates=RateRules({}, RateLimit(LIMIT, WINDOW_MS // 1000)),
+            max_retries=RETRIES,
+            priority_ageing_seconds=AGEING_SECONDS,
+            approval=ApprovalRules(frozenset([NEEDS_APPROVAL])),
+        )
+        self.field = Field(self.database, options)
+        self.site = self.field.add_site()
+        self.miner = self.field.add_miner(self.site)
+        self.collectors = [self.field.hire(self.site) for _ in range(3)]
+        self.commands: dict[str, Modelled] = {}
+        self.handed_out: list[tuple[int, str]] = []
+
+    def teardown(self) -> None:
+        if hasattr(self, "database"):
+            verification = LiveVerification(self.field.trail.mac)
+            while self.database.read_now(verification.step):
+                pass
+            assert verification.verdict.intact, verification.verdict
+            self.database.close()
+            shutil.rmtree(self.folder)
+
+    @property
+    def now(self) -> int:
+        return self.clock.now_ms
+
+    @rule(seconds=st.sampled_from([1, 10, 29, 30, 31, 59, 60, 61, 90, 100, 300]))
+    def time_passes(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+
+    @rule(
+        kind=st.sampled_from(["MINER_RESTART", "HASHING_ENABLE", NEEDS_APPROVAL]),
+        priority=st.integers(0, 3),
+        ttl=st.sampled_from([45, 100, 1000]),
+        key=st.sampled_from([None, None, "a", "b"]),
+    )
+    def create(self, kind: str, priority: int, ttl: int, key: str | None) -> None:
+        state = "pending_approval" if kind == NEEDS_APPROVAL else "pending"
+        self._settle()
+        expected = None
+        if self._left(kind) == 0:
+            expected = "RATE_LIMITED"
+        elif key is not None and self._stands_in_the_way(key, state):
+            expected = "DUPLICATE_ACTIVE"
+        wish = {"priority": priority, "ttl_sec": ttl, "dedupe_key": key}
+        made, code = _tried(lambda: self.field.send(self.site, self.miner, kind, **wish))
+        assert code == expected
+        if made is None:
+            return
+        rank = self.now - priority * AGEING_SECONDS * 1000
+        self.commands[made.command_id] = Modelled(
+            made.command_id, kind, key, rank, len(self.commands), self.now + ttl * 1000, state
+        )
+
+    @rule(data=st.data(), does_approve=st.booleans())
+    def decide(self, data: st.DataObject, does_approve: bool) -> None:
+        command = self._any(data)
+        if command is None:
+            return
+        self._settle()
+        can = command.state == "pending_approval"
+        decide: Any = approval.approve if does_approve else approval.deny
+        is_free = not does_approve or command.key is None or not self._stands_in_the_way(command.key, "pending")
+        trail = self.field.trail
+        _, code = _tried(lambda: self.database.write_now(decide, trail, command.id, "somebody else"))
+        assert (code is None) == (can and is_free), code
+        if code is None:
+            command.state = "pending" if does_approve else "cancelled"
+
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        command = self._any(data)
+        if command is None:
+            return
+        self._settle()
+        can = command.state in OPEN
+        trail = self.field.trail
+        _, code = _tried(lambda: self.database.write_now(cancelling.cancel, trail, command.id, "somebody"))
+        assert (code is None) == can, code
+        if can:
+            command.state = "cancelled"
+
+    @rule(target=given_out, collector=st.integers(0, 2), limit=st.integers(1, 4))
+    def claim(self, collector: int, limit: int) -> Any:
+        hired = self.collectors[collector]
+        claimed = self.field.claim(hired.caller, limit)
+        self._settle_model()
+        expected = self._due(limit)
+        assert [row["command_id"] for row in claimed.commands] == [command.id for command in expected]
+        for row, command in zip(claimed.commands, expected, strict=True):
+            self._hand_out(command, hired.caller.device_id, row["nonce"])
+            assert row["attempt"] == command.attempt
+        waiting = [command for command in self._ready() if self._left(command.type) == 0]
+        assert claimed.held_back == len(waiting)
+        return multiple(*(Given(command, hired) for command in expected))
+
+    @rule(
+        given=given_out,
+        status=st.sampled_from(["succeeded", "failed", "failed", "deferred", "rejected", "running"]),
+        message=st.sampled_from(["", "x"]),
+        proof=st.sampled_from(["nonce", "attempt", "none"]),
+        by=st.sampled_from([None, 0, 1, 2]),
+    )
+    def acknowledge(self, given: Given, status: str, message: str, proof: str, by: int | None) -> None:
+        hired = given.holder if by is None else self.collectors[by]
+        said: dict[str, Any] = {"message": message}
+        if proof != "none":
+            said[proof] = given.nonce if proof == "nonce" else given.attempt
+        result = self.field.ack(hired.caller, given.command.id, status, **said)
+        self._settle_touched(given.command)
+        command = given.command
+        code = self._refusal(command, hired, given, proof, (command.attempt, status, message))
+        if code is not None:
+            assert isinstance(result, RestanteError), result
+            assert error_code(result) == code
+            return
+        assert isinstance(result, Taken), result
+        is_replay = command.last_ack == (command.attempt, status, message)
+        assert result.answer.replayed == is_replay
+        if not is_replay:
+            self._apply(command, status)
+            command.last_ack = (command.attempt, status, message)
+        assert result.answer.command_status == command.state
+
+    @rule(given=given_out, seconds=st.sampled_from([1, 60, 200]))
+    def extend(self, given: Given, seconds: int) -> None:
+        command, caller = given.command, given.holder.caller
+        body = ExtendBody(seconds, given.nonce)
+        options = self.field.ack_options()
+        result = self.database.write_now(extend, self.field.trail, options, caller, command.id, body)
+        self._settle_touched(command)
+        holds = command.state in LEASED and command.owner == caller.device_id and command.nonce == given.nonce
+        assert isinstance(result, Extended) == holds
+        if holds:
+            command.lease_until = max(command.lease_until, self.now + seconds * 1000)
+
+    @rule(given=consumes(given_out))
+    def forget(self, given: Given) -> None:
+        """The collector crashes: it will never acknowledge this."""
+
+    @invariant()
+    def the_database_is_as_the_model(self) -> None:
+        if not hasattr(self, "commands"):
+            return
+        self._settle()
+        for command in self.commands.values():
+            row = self.field.command(command.id)
+            assert (row["status"], row["attempt"], row["retry_count"]) == (
+                command.state,
+                command.attempt,
+                command.retries,
+            ), command
+            if command.state in LEASED:
+                assert (row["lease_owner"], row["lease_until"]) == (command.owner, command.lease_until)
+
+    # The model.
+
+    def _settle(self) -> None:
+        self.database.write_now(settle, self.field.trail, self.site)
+        self._settle_model()
+
+    def _settle_model(self) -> None:
+        for command in self.commands.values():
+            if command.state in OPEN and command.expires_at <= self.now:
+                command.state = "expired"
+            if command.state in LEASED and command.lease_until <= self.now:
+                self._lose(command)
+
+    def _settle_touched(self, command: Modelled) -> None:
+        """An ACK settles the site if its command has something due; what is not settled is the invariant's to see."""
+        is_due = command.state in OPEN and (
+            command.expires_at <= self.now or (command.state in LEASED and command.lease_until <= self.now)
+        )
+        if is_due:
+            self._settle_model()
+
+    def _lose(self, command: Modelled) -> None:
+        if command.retries >= RETRIES:
+            command.state = "failed"
+            return
+        command.ready_at = command.lease_until + BACKOFF_MS * 2**command.retries
+        command.retries += 1
+        command.state, command.owner = "pending", None
+
+    def _left(self, kind: str) -> int:
+        used = sum(1 for at, each in self.handed_out if each == kind and at > self.now - WINDOW_MS)
+        return LIMIT - used
+
+    def _ready(self) -> list[Modelled]:
+        ready = [each for each in self.commands.values() if each.state == "pending" and each.ready_at <= self.now]
+        return sorted(ready, key=lambda each: (each.rank, each.number))
+
+    def _due(self, limit: int) -> list[Modelled]:
+        left: dict[str, int] = {}
+        due: list[Modelled] = []
+        for command in self._ready():
+            room = left.setdefault(command.type, self._left(command.type))
+            if room > 0 and len(due) < limit:
+                left[command.type] -= 1
+                due.append(command)
+        return due
+
+    def _hand_out(self, command: Modelled, device_id: int, nonce: str) -> None:
+        command.state, command.owner, command.nonce = "dispatched", device_id, nonce
+        command.attempt += 1
+        command.lease_until = self.now + LEASE_MS
+        assert command.attempt not in command.holders
+        command.holders[command.attempt] = device_id
+        self.handed_out.append((self.now, command.type))
+
+    def _refusal(
+        self, command: Modelled, hired: Hired, given: Given, proof: str, ack: tuple[int, str, str]
+    ) -> str | None:
+        if command.last_ack == ack:
+            return None
+        if command.state == "expired":
+            return "COMMAND_EXPIRED"
+        if command.state not in OPEN:
+            return "COMMAND_FINISHED"
+        if command.state not in LEASED or command.owner != hired.caller.device_id:
+            return "ACK_NOT_LEASE_OWNER"
+        if proof == "attempt" and given.attempt != command.attempt:
+            return "ACK_NOT_LEASE_OWNER"
+        return "NONCE_MISMATCH" if proof == "nonce" and given.nonce != command.nonce else None
+
+    def _apply(self, command: Modelled, status: str) -> None:
+        backoff = BACKOFF_MS * 2**command.retries
+        match status:
+            case "succeeded" | "running":
+                command.state = status
+            case "deferred":
+                command.state, command.owner, command.ready_at = "pending", None, self.now + backoff
+            case "failed" if command.retries < RETRIES:
+                command.state, command.owner, command.ready_at = "pending", None, self.now + backoff
+                command.retries += 1
+            case _:
+                command.state = "failed"
+
+    def _stands_in_the_way(self, key: str, state: str) -> bool:
+        states = ("pending_approval",) if state == "pending_approval" else ACTIVE
+        return any(each.key == key and each.state in states for each in self.commands.values())
+
+    def _any(self, data: st.DataObject) -> Modelled | None:
+        return data.draw(st.sampled_from(list(self.commands.values()))) if self.commands else None
+
+
+def _tried(work: Callable[[], T]) -> tuple[T | None, str | None]:
+    """What it gave, or the code of the refusal."""
+    try:
+        return work(), None
+    except RestanteError as refused:
+        return None, error_code(refused)
+
+
+TestCommandLife = CommandLife.TestCase
+TestCommandLife.settings = settings(
+    max_examples=30,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)

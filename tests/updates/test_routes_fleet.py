@@ -1,0 +1,106 @@
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from restante.database.connection import Connection
+from restante.database.database import Database
+from restante.database.queries import Query
+from restante.delivery import outbox
+from restante.delivery.signals import Signal
+from restante.identity import api_keys
+from restante.identity.callers import Role
+from restante.identity.device_tokens import DeviceTokens
+from restante.identity.issuers import OutsideIssuers
+from restante.identity.master_key import MasterKey
+from restante.identity.signing_keys import SigningKeys
+from restante.updates.routes_fleet import FleetRoutes
+from restante.updates.wire import SHAPE
+from restante.web.access import Gate
+from restante.web.application import build_application
+from tests.conftest import START_MS
+
+FAIL = Query("fail", "UPDATE device_update_outbox SET status = 'FAILED', failure_reason = 'why' WHERE id = :id")
+
+
+def _enqueue(conn: Connection, count: int) -> None:
+    for number in range(count):
+        outbox.enqueue(conn, number % 2 + 1, Signal("test", number, {}))
+
+
+def _fail(conn: Connection, row_id: int) -> None:
+    conn.run(FAIL, id=row_id)
+
+
+@pytest.fixture
+async def client(database: Database) -> AsyncIterator[httpx.AsyncClient]:
+    tokens = DeviceTokens(database, SigningKeys(database, MasterKey(bytes(32))), OutsideIssuers(()))
+    application = build_application(FleetRoutes(database).routes(), Gate(database, tokens), SHAPE)
+    _, key = database.write_now(api_keys.create, "test", Role.operator)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(application),
+        base_url="http://restante.example",
+        headers={"Authorization": f"Bearer {key}"},
+    ) as client:
+        yield client
+
+
+async def data_of(client: httpx.AsyncClient, path: str) -> Any:
+    answer = await client.get(path)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["data"]
+
+
+async def test_the_outbox_is_listed_in_pages(client: httpx.AsyncClient, database: Database) -> None:
+    database.write_now(_enqueue, 5)
+    page = await data_of(client, "/apiv1/outbox?limit=2")
+    assert ([row["id"] for row in page["items"]], page["next"]) == ([5, 4], 4)
+    page = await data_of(client, "/apiv1/outbox?limit=3&after=4")
+    assert ([row["id"] for row in page["items"]], page["next"]) == ([3, 2, 1], None)
+
+
+async def test_the_outbox_is_filtered(client: httpx.AsyncClient, database: Database) -> None:
+    database.write_now(_enqueue, 4)
+    database.write_now(_fail, 3)
+    assert [row["id"] for row in (await data_of(client, "/apiv1/outbox?status=FAILED"))["items"]] == [3]
+    assert [row["id"] for row in (await data_of(client, "/apiv1/outbox?device_id=2"))["items"]] == [4, 2]
+    assert (await client.get("/apiv1/outbox?status=LOST")).status_code == 400
+    assert (await client.get("/apiv1/outbox?device_id=x")).status_code == 400
+
+
+async def test_a_row_is_shown_whole(client: httpx.AsyncClient, database: Database) -> None:
+    database.write_now(_enqueue, 1)
+    row = await data_of(client, "/apiv1/outbox/1")
+    assert row["payload"] == '{"type":"test","ts_ms":0,"ref":{}}'
+    assert row["status"] == "PENDING"
+    assert (await client.get("/apiv1/outbox/2")).status_code == 404
+
+
+async def test_only_failed_rows_are_retried(client: httpx.AsyncClient, database: Database) -> None:
+    database.write_now(_enqueue, 3)
+    database.write_now(_fail, 2)
+    database.write_now(_fail, 3)
+    assert (await client.post("/apiv1/outbox/1/retry")).status_code == 409
+    assert (await client.post("/apiv1/outbox/9/retry")).status_code == 404
+    assert (await client.post("/apiv1/outbox/2/retry")).json() == {"data": {"retried": 1}}
+    assert (await data_of(client, "/apiv1/outbox/2"))["status"] == "PENDING"
+    assert (await client.post("/apiv1/outbox/retry")).json() == {"data": {"retried": 1}}
+    assert (await data_of(client, "/apiv1/outbox/3"))["failure_reason"] is None
+
+
+async def test_a_rollout_is_started_shown_and_stopped(client: httpx.AsyncClient) -> None:
+    assert (await data_of(client, "/apiv1/rollout"))["active"] is False
+    started = await client.put("/apiv1/rollout", json={"for_seconds": 60, "interval_seconds": 5})
+    assert started.json()["data"] == {"active": True, "until": START_MS / 1000 + 60, "interval_seconds": 5}
+    assert await data_of(client, "/apiv1/rollout") == started.json()["data"]
+    assert (await client.delete("/apiv1/rollout")).status_code == 204
+    assert (await data_of(client, "/apiv1/rollout"))["active"] is False
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"for_seconds": 0}, {"for_seconds": 60, "interval_seconds": 3601}, {"for_seconds": 60, "x": 1}]
+)
+async def test_a_rollout_out_of_its_bounds_is_refused(client: httpx.AsyncClient, body: dict[str, int]) -> None:
+    assert (await client.put("/apiv1/rollout", json=body)).status_code == 400
+    assert (await data_of(client, "/apiv1/rollout"))["active"] is False
