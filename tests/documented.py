@@ -5,10 +5,14 @@ An example is a `bash` block; the `text` block behind it is its answer, in which
 
 import re
 import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.faults.server_process import PROGRAM, environment, running
+from tests.faults.server_process import PATIENCE_SECONDS, PROGRAM, environment, running
 
 REPOSITORY = Path(__file__).parents[1]
 DOCS = REPOSITORY / "docs"
@@ -79,3 +83,24 @@ def check_answers(folder: Path, page: Path, before: list[Example], *flags: str) 
     assert len(outputs) == len(examples) > 3
     for example, output in zip(examples, outputs, strict=True):
         assert not missing_lines(example.answer_lines, output), f"{example.script}\nanswered\n{output}"
+
+
+@contextmanager
+def program_at_work(file: Path, *args: str) -> Iterator["subprocess.Popen[str]"]:
+    """A Python program, as a process of its own; it is ended with the block, or when the test's patience is."""
+    process = subprocess.Popen(
+        [sys.executable, str(file), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=file.parent
+    )
+    patience = threading.Timer(PATIENCE_SECONDS, process.kill)
+    patience.start()
+    with process:
+        try:
+            yield process
+        finally:
+            patience.cancel()
+            process.kill()
+
+
+def next_line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()

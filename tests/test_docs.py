@@ -6,11 +6,9 @@ What is said of edge commands alone has its tests in `test_edge_docs.py`.
 import json
 import re
 import subprocess
-import sys
-import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +27,9 @@ from tests.documented import (
     check_answers,
     examples_of,
     missing_lines,
+    next_line,
     paste,
+    program_at_work,
 )
 from tests.faults.client import Client
 from tests.faults.server_process import PATIENCE_SECONDS, Prepared, prepare, running
@@ -103,28 +103,8 @@ class DocumentedClient:
     def change_state(self, **changed: str) -> None:
         self._state_file.write_text(json.dumps(self.state | changed))
 
-    @contextmanager
-    def running(self) -> Iterator["subprocess.Popen[str]"]:
-        """The client at work; it is ended with the block, or when the test's patience is."""
-        process = subprocess.Popen(
-            [sys.executable, str(self._file), self._server, str(self._state_file)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        patience = threading.Timer(PATIENCE_SECONDS, process.kill)
-        patience.start()
-        with process:
-            try:
-                yield process
-            finally:
-                patience.cancel()
-                process.kill()
-
-
-def next_line(process: "subprocess.Popen[str]") -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+    def running(self) -> AbstractContextManager["subprocess.Popen[str]"]:
+        return program_at_work(self._file, self._server, str(self._state_file))
 
 
 class Fleet(NamedTuple):

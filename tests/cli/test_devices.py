@@ -14,9 +14,7 @@ def test_list_in_pages_and_by_user(restante: Restante, add_device: AddDevice) ->
     first, second, third = (add_device(name) for name in ("first", "second", "third"))
     assert ids(restante.json("device", "list")) == [first, second, third]
     assert ids(restante.json("device", "list", "--limit", "1", "--after", str(first))) == [second]
-    restante.ok(
-        "user", "add", "other@example.com", "--role", "viewer", "--password-stdin", stdin="long enough"
-    )
+    restante.ok("user", "add", "other@example.com", "--role", "viewer", "--password-stdin", stdin="long enough")
     for user, found in ((OWNER, [first, second, third]), ("1", [first, second, third]), ("2", [])):
         assert ids(restante.json("device", "list", "--user", user)) == found
     assert "second" in restante.ok("device", "list")
@@ -29,9 +27,7 @@ def test_list_of_nobody(restante: Restante, user: str) -> None:
 
 @pytest.mark.parametrize("user", ["somebody", "-1", BEYOND_INT64, ""])
 def test_a_user_is_an_id_or_an_email(restante: Restante, user: str) -> None:
-    assert (
-        restante.complaint("device", "list", f"--user={user}") == "user: expected an id or an e-mail address"
-    )
+    assert restante.complaint("device", "list", f"--user={user}") == "user: expected an id or an e-mail address"
 
 
 def test_show(restante: Restante, add_device: AddDevice) -> None:

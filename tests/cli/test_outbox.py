@@ -6,8 +6,7 @@ from tests.cli.conftest import AddDevice, Restante
 
 FAIL = Query(
     "fail",
-    "UPDATE device_update_outbox SET status = 'FAILED', attempts = 10, failure_reason = 'no such log' "
-    "WHERE id = :id",
+    "UPDATE device_update_outbox SET status = 'FAILED', attempts = 10, failure_reason = 'no such log' WHERE id = :id",
 )
 
 
@@ -44,9 +43,7 @@ def test_an_empty_list_says_so(restante: Restante) -> None:
     assert restante.json("outbox", "list") == []
 
 
-@pytest.mark.parametrize(
-    "wrong", [["--status", "LOST"], ["--limit", "0"], ["--limit", "1001"], ["--after", "-1"]]
-)
+@pytest.mark.parametrize("wrong", [["--status", "LOST"], ["--limit", "0"], ["--limit", "1001"], ["--after", "-1"]])
 def test_a_wrong_filter_is_wrong_usage(restante: Restante, wrong: list[str]) -> None:
     assert restante("outbox", "list", *wrong).exit_code == 2
 

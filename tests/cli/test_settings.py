@@ -9,9 +9,7 @@ from tests.cli.conftest import Restante
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
 
-def test_lists_every_setting_with_value_origin_and_meaning(
-    restante: Restante, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lists_every_setting_with_value_origin_and_meaning(restante: Restante, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RESTANTE_POLL_BURST", "50")
     monkeypatch.setenv("RESTANTE_LISTEN", "[::1]:80")
     listed = {each["name"]: each for each in restante.json("settings")}
@@ -37,9 +35,7 @@ def test_secrets_are_masked(restante: Restante, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_reads_the_file_that_is_named(restante: Restante, tmp_path: Path) -> None:
-    text = (
-        'poll_burst = 9\n[[issuers]]\nissuer = "https://a.example"\njwks = "a.json"\nalgorithms = ["ES256"]\n'
-    )
+    text = 'poll_burst = 9\n[[issuers]]\nissuer = "https://a.example"\njwks = "a.json"\nalgorithms = ["ES256"]\n'
     (tmp_path / "a.toml").write_text(text)
     listed = {each["name"]: each for each in restante.json("settings", "--config", "a.toml")}
     assert (listed["poll_burst"]["value"], listed["poll_burst"]["origin"]) == (9, "a.toml")

@@ -27,9 +27,7 @@ def test_ref_is_a_json_object(restante: Restante, add_device: AddDevice, ref: st
 def test_what_a_signal_may_be_is_checked(restante: Restante, add_device: AddDevice) -> None:
     device = str(add_device("first"))
     too_long = json.dumps({"x": "y" * 5000})
-    assert restante.complaint("signal", "send", device, "ping", "--ref", too_long).startswith(
-        "ref: expected at most"
-    )
+    assert restante.complaint("signal", "send", device, "ping", "--ref", too_long).startswith("ref: expected at most")
     assert restante.complaint("signal", "send", device, "").startswith("type: expected")
     assert restante.json("outbox", "list") == []
 

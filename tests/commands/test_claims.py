@@ -3,10 +3,11 @@ from typing import Any
 
 import pytest
 
-from restante.commands import claims
+from restante.commands import claims, collectors
 from restante.commands.parts import CommandsOptions
 from restante.commands.rate_windows import RateLimit, RateRules
 from restante.commands.wire import AccessDenied
+from restante.core.errors import NotAuthenticated
 from restante.database.connection import Row
 from restante.database.database import Database
 from restante.database.queries import Query
@@ -134,6 +135,15 @@ def test_expired_ones_beyond_what_settles_at_once_are_not_handed_out(
 def test_sites_are_apart(field: Field, site: int) -> None:
     field.send(site, field.add_miner(site))
     assert field.claim(field.hire(field.add_site()).caller).commands == []
+
+
+def test_a_collector_that_was_revoked_since_is_handed_nothing(field: Field, site: int) -> None:
+    sent = field.send(site, field.add_miner(site))
+    hired = field.hire(site)
+    field.database.write_now(collectors.revoke, field.trail, hired.caller.device_id, "tests")
+    with pytest.raises(NotAuthenticated):
+        field.claim(hired.caller)
+    assert field.command(sent.command_id)["status"] == "pending"
 
 
 def test_a_zone_narrows(field: Field, site: int) -> None:

@@ -5,6 +5,7 @@ from restante.commands.leases import Moments, SettleOptions, moments_of, settle,
 from restante.commands.queue import CommandsChanged
 from restante.core.command_states import State
 from restante.database.database import Database
+from restante.database.queries import Query
 from tests.commands.field import Field
 from tests.conftest import START_MS, ManualClock
 
@@ -104,6 +105,16 @@ def test_settling_is_bounded_and_the_rest_shows(field: Field, site: int, clock: 
     assert moments.expiring <= clock.now_ms
     field.database.write_now(settle, field.trail, site)
     assert field.database.read_now(moments_of, site) == (None, None, None)
+
+
+@pytest.mark.parametrize("name", ["moments", "due_to_expire", "leases_run_out", "make_ready", "sites_due"])
+def test_settling_seeks_and_does_not_scan(field: Field, name: str) -> None:
+    plan = Query("plan", "EXPLAIN QUERY PLAN " + getattr(leases.SQL, name).text)
+    rows = field.database.read_now(lambda conn: conn.all(plan, site_id=1, now_ms=1, rows_max=1))
+    steps = [row["detail"] for row in rows if "miner_commands" in row["detail"]]
+    assert steps
+    assert all("SEARCH" in step for step in steps), steps
+    assert not [row["detail"] for row in rows if "TEMP B-TREE" in row["detail"]]
 
 
 def test_finds_the_sites_where_something_is_due(field: Field, clock: ManualClock) -> None:

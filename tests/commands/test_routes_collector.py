@@ -205,7 +205,7 @@ def test_refused_acks(shop: Shop, way: str) -> None:
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        (b"", "status"),
+        (b"", "body"),
         (b"{", "body"),
         (b"[]", "body"),
         (b'{"status": "done"}', "status"),

@@ -14,8 +14,18 @@ import msgspec
 BASE = "/api/edge/v1"
 
 Caller = Literal[
-    *("collector", "second", "zoned", "foreign", "revoked", "nobody", "garbage", "device"),
-    *("viewer", "operator", "approver", "admin"),
+    "collector",
+    "second",
+    "zoned",
+    "foreign",
+    "revoked",
+    "nobody",
+    "garbage",
+    "device",
+    "viewer",
+    "operator",
+    "approver",
+    "admin",
 ]
 
 

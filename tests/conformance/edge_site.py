@@ -19,6 +19,7 @@ import httpx
 import msgspec
 
 from restante.commands import collectors, creation, miners, sites
+from restante.commands.audit import AuditEntry, AuditTrail
 from restante.commands.collectors import NewCollector
 from restante.commands.creation import CommandWish
 from restante.commands.miners import MinerWish
@@ -40,11 +41,13 @@ START_MS = 1_768_730_400_000
 ACTOR = "tests"
 
 _SITE_42 = Query("site_42", "INSERT INTO edge_sites (id, name, created_at) VALUES (42, 'forty-two', 0)")
-_ZONE_5 = Query("zone_5", "INSERT INTO edge_zones (id, site_id, name, is_default, created_at) VALUES (5, 42, 'd', 1, 0)")
+_ZONE_5 = Query(
+    "zone_5", "INSERT INTO edge_zones (id, site_id, name, is_default, created_at) VALUES (5, 42, 'd', 1, 0)"
+)
 _RENAME = Query("rename", "UPDATE miner_commands SET command_id = :new WHERE command_id = :old")
 _EVENTS = Query("events", "SELECT event FROM command_audit WHERE chain = :chain ORDER BY n")
 _NAME = re.compile(r"\{(\w+)\}")
-_DRAWN = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{64}|cmd_[0-9a-f]{24}|ed_[\w-]+")
+_DRAWN = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{64}|cmd_[0-9a-f]{24}|\bed_[\w-]{20,}")
 
 
 class Way(ABC):
@@ -59,7 +62,7 @@ class Way(ABC):
         user_id = add_user(self.node.database)
         device_token = self.node.tokens.mint(user_id, add_device(self.node.database, user_id))
         self._keys |= {"device": device_token, "garbage": "garbage"}
-        self._write(_add_site_42)
+        self._write(_add_site_42, self.node.commands.trail)
         self._sites = 0
 
     @abstractmethod
@@ -260,6 +263,7 @@ def signature_by_formula(fields: dict[str, Any], secret: str) -> str:
     return hmac.new(secret.encode("utf-8"), canonical_json.encode("utf-8"), hashlib.sha256).hexdigest()
 
 
-def _add_site_42(conn: Connection) -> None:
+def _add_site_42(conn: Connection, trail: AuditTrail) -> None:
     conn.run(_SITE_42)
     conn.run(_ZONE_5)
+    trail.record(conn, AuditEntry(42, ACTOR, "site.created", None, None, None, {}))

@@ -55,6 +55,13 @@ def test_the_last_ack_of_this_attempt_is_a_replay() -> None:
     assert verdict(SUCCEEDED._replace(result_code="1"), acked) is Verdict.counts
 
 
+def test_an_ack_that_names_another_attempt_is_no_replay() -> None:
+    digest = ack_hash("cmd_1", AckStatus.succeeded, "0", "done")
+    acked = LEASED._replace(last_ack_hash=digest, last_ack_attempt=2, state=State.succeeded)
+    assert verdict(SUCCEEDED._replace(attempt=2), acked) is Verdict.replayed
+    assert verdict(SUCCEEDED._replace(attempt=1), acked) is Verdict.finished
+
+
 def test_the_same_ack_of_an_earlier_attempt_is_none() -> None:
     digest = ack_hash("cmd_1", AckStatus.succeeded, "0", "done")
     assert verdict(standing=LEASED._replace(last_ack_hash=digest, last_ack_attempt=1)) is Verdict.counts

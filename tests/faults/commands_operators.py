@@ -21,7 +21,8 @@ TYPES: dict[str, dict[str, Any]] = {
     NEEDING_APPROVAL: {"mode": "LOW"},
 }
 KEYS_PER_SITE = 3
-SHORT_TTL_SECONDS = 2
+MADE_AT_ONCE = 5
+SHORT_TTL_SECONDS = 1
 
 Note = Callable[[Made | Decided | str], None]
 # What was made a moment ago, for the other kind to decide on.
@@ -53,26 +54,34 @@ class Maker(threading.Thread):
             self._client.close()
 
     def _make(self, site_id: int) -> None:
+        """One command, which may have a dedupe key or little time, or several at once."""
+        if self._random.random() < 0.2:
+            body: dict[str, Any] = {"commands": [self._wish(site_id) for _ in range(MADE_AT_ONCE)]}
+        else:
+            body = self._wish(site_id)
+            if self._random.random() < 0.3:
+                body["dedupe_key"] = f"site {site_id}, key {self._random.randrange(KEYS_PER_SITE)}"
+            if self._random.random() < 0.1:
+                body["ttl_sec"] = SHORT_TTL_SECONDS
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        reply = self._client.ask_until_answered("POST", COMMANDS, body, headers=headers)
+        if reply.status == 201:
+            for each in reply.body.get("commands", [reply.body]):
+                made = Made(each["command_id"], each["status"])
+                self._note(made)
+                self._recent.append(made)
+        elif reply.status != 409 or reply.body["error"] != "DUPLICATE_ACTIVE":
+            self._note(f"making {body}: {reply.status} {reply.body}")
+
+    def _wish(self, site_id: int) -> dict[str, Any]:
         command_type = self._random.choice(list(TYPES))
-        body: dict[str, Any] = {
+        return {
             "site_id": site_id,
             "miner_id": self._miners[site_id],
             "command_type": command_type,
             "params": TYPES[command_type],
             "priority": self._random.choice((0, 5)),
         }
-        if self._random.random() < 0.3:
-            body["dedupe_key"] = f"site {site_id}, key {self._random.randrange(KEYS_PER_SITE)}"
-        if self._random.random() < 0.05:
-            body["ttl_sec"] = SHORT_TTL_SECONDS
-        headers = {"Idempotency-Key": str(uuid.uuid4())}
-        reply = self._client.ask_until_answered("POST", COMMANDS, body, headers=headers)
-        if reply.status == 201:
-            made = Made(reply.body["command_id"], reply.body["status"])
-            self._note(made)
-            self._recent.append(made)
-        elif reply.status != 409 or reply.body["error"] != "DUPLICATE_ACTIVE":
-            self._note(f"making {body}: {reply.status} {reply.body}")
 
 
 class Decider(threading.Thread):

@@ -5,12 +5,9 @@ python -m tests.faults.commands_sabotage FAULT die|live serve …
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 from restante.commands import acks, claims
-from restante.commands.ack_desk import AckDesk
-from restante.commands.acks import Taken
 from restante.commands.claims import ClaimOptions
 from restante.commands.parts import CommandsParts
 from restante.core.ack import Ack, Outcome, Standing, Verdict, judge, outcome_of
@@ -20,7 +17,6 @@ from restante.database.connection import Connection, Row
 from restante.database.database import Database
 from restante.database.queries import Query
 from restante.identity.callers import CollectorCaller
-from restante.web.answer import Answer
 from tests.faults.sabotage import Crash, answer_early, replace, start
 
 PEEK = Query(
@@ -29,17 +25,6 @@ PEEK = Query(
     ":nonce AS nonce, :now_ms AS signed_at, :lease_until AS lease_until, attempt + 1 AS attempt, retry_count, "
     "max_retries, NULL AS waited_ms FROM miner_commands WHERE id = :id",
 )
-
-
-def die_before_answering(crash: Crash) -> None:
-    """No fault at all: a crash between an ACK's commit and its answer, which must do no harm."""
-    answer = AckDesk._answer
-
-    def late(self: AckDesk, caller: CollectorCaller, future: "Future[Taken | RestanteError]") -> Answer:
-        crash.may_come()
-        return answer(self, caller, future)
-
-    replace(AckDesk, "_answer", late)
 
 
 def lease_unchecked(_crash: Crash) -> None:
@@ -119,7 +104,6 @@ def audit_apart(crash: Crash) -> None:
 FAULTS: dict[str, Callable[[Crash], None]] = {
     fault.__name__: fault
     for fault in (
-        die_before_answering,
         lease_unchecked,
         attempt_unchecked,
         answer_before_commit,

@@ -44,7 +44,8 @@ def let_end_itself(server: ServerProcess, rhythm: Rhythm, dying: tuple[str, ...]
     for _ in range(rhythm.kills):
         _restart(server, dying)
         assert server.wait_for_exit() < 0, "the sabotaged server was to kill itself"
-    _restart(server, living)
+    if rhythm.kills or server.command != living:
+        _restart(server, living)
     server.wait_until_ready()
     time.sleep(rhythm.life_seconds[1])
 

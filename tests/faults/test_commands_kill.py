@@ -13,7 +13,7 @@ from tests.faults.commands_campaign import CommandsCampaign, Plan, Report
 
 pytestmark = pytest.mark.slow
 
-KILLS = 22
+KILLS = 20
 BACK_WITHIN_SECONDS = 15.0
 
 
@@ -42,25 +42,18 @@ def assert_it_was_a_trial(report: Report) -> None:
     assert verdict.ends.keys() == {"succeeded", "failed", "expired", "cancelled"}
 
 
-def sabotaged(folder: Path, fault: str, suicides: int, *, life_seconds: float = 0.5) -> Report:
-    plan = Plan(seed=2, kills=suicides, sharing=2, alone=2, processes=0, life_seconds=(0, life_seconds))
+def sabotaged(folder: Path, fault: str, suicides: int = 0) -> Report:
+    plan = Plan(seed=2, kills=suicides, sharing=2, alone=2, processes=0, life_seconds=(0, 0.5))
     command = (sys.executable, "-m", "tests.faults.commands_sabotage", fault)
     return CommandsCampaign(folder, plan).run_with_suicides((*command, "die"), (*command, "live"))
 
 
-def test_a_crash_between_commit_and_answer_does_no_harm(tmp_path: Path) -> None:
-    report = sabotaged(tmp_path, "die_before_answering", 1)
-    assert report.surprises == []
-    assert report.verdict.violations == []
-    assert report.verdict.acks["replayed"] > 0
-
-
 def test_taking_acks_without_a_look_at_the_lease_is_found(tmp_path: Path) -> None:
-    assert sabotaged(tmp_path, "lease_unchecked", 0, life_seconds=3.0).verdict.found["stale_taken"]
+    assert sabotaged(tmp_path, "lease_unchecked").verdict.found["stale_taken"]
 
 
 def test_taking_acks_of_another_attempt_is_found(tmp_path: Path) -> None:
-    assert sabotaged(tmp_path, "attempt_unchecked", 0, life_seconds=3.0).verdict.found["stale_taken"]
+    assert sabotaged(tmp_path, "attempt_unchecked").verdict.found["stale_taken"]
 
 
 def test_answering_before_the_commit_is_found(tmp_path: Path) -> None:
@@ -68,11 +61,11 @@ def test_answering_before_the_commit_is_found(tmp_path: Path) -> None:
 
 
 def test_handing_out_without_marking_the_lease_is_found(tmp_path: Path) -> None:
-    assert sabotaged(tmp_path, "lease_unmarked", 0).verdict.found["held_twice"]
+    assert sabotaged(tmp_path, "lease_unmarked").verdict.found["held_twice"]
 
 
 def test_refusals_that_are_not_recorded_are_found(tmp_path: Path) -> None:
-    assert sabotaged(tmp_path, "refusals_unrecorded", 0, life_seconds=3.0).verdict.found["unrecorded"]
+    assert sabotaged(tmp_path, "refusals_unrecorded").verdict.found["unrecorded"]
 
 
 def test_a_record_outside_the_acks_transaction_is_found(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from restante.updates.notifications import SCHEMA
 from restante.updates.x509 import Subject, as_pem, at_moment, make_authority, new_signing_key
 from restante.web.routes import Route
 from tests.identity.population import PASSWORD
+from tests.server.good_edge_bodies import EDGE_BODIES, READ_BY_THEMSELVES, EdgeBody
 from tests.server.inhabited import Inhabited, Things
 
 Body = Callable[[Inhabited, Things], dict[str, Any]]
@@ -75,6 +76,10 @@ def _always(**body: Any) -> Body:
     return lambda _inhabited, _things: body
 
 
+def _of_edge(body: EdgeBody) -> Body:
+    return lambda _inhabited, things: body(things.edge)
+
+
 _USER = "/apiv1/users/{user_id}"
 _DEVICE = _USER + "/devices/{device_id}"
 _INSTALL = {"id": "a", "type": "copy", "from": ["/a"], "to": ["/b"]}
@@ -134,9 +139,13 @@ BODIES: dict[tuple[str, str], list[Body]] = {
     ],
     ("POST", _DEVICE + "/signals"): [_always(type="app.hello", ref={"a": 1})],
     ("PUT", "/apiv1/rollout"): [_always(for_seconds=60, interval_seconds=15)],
+    **{route: [_of_edge(body) for body in bodies] for route, bodies in EDGE_BODIES.items()},
 }
 
 
 def good_body(inhabited: Inhabited, route: Route, things: Things) -> dict[str, Any] | None:
     bodies = BODIES.get((route.method, route.path))
-    return bodies[0](inhabited, things) if bodies else None
+    if bodies:
+        return bodies[0](inhabited, things)
+    read_by_itself = READ_BY_THEMSELVES.get((route.method, route.path))
+    return read_by_itself[0](things.edge) if read_by_itself else None

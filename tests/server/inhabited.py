@@ -14,6 +14,7 @@ from uuid import uuid4
 import httpx
 from joserfc import jws
 
+from restante.commands import collectors
 from restante.database.connection import Connection
 from restante.database.queries import Query
 from restante.delivery import log, outbox
@@ -22,12 +23,14 @@ from restante.identity import api_keys, sessions, users
 from restante.identity.callers import Role
 from restante.identity.device_tokens import OnlyThese
 from restante.server.app import Node
+from restante.server.command_setting_kinds import TypeNames
 from restante.updates import assignments, authorities, install_configs, issuing
 from restante.updates.install_configs import Edit
 from restante.updates.install_items import checked_installs
 from restante.web.access import SESSION_COOKIE
 from restante.web.routes import Route
 from tests.identity.population import password_hash
+from tests.server.edge_things import APPROVED_TYPE, EdgeThings, add_edge_things, is_edge
 from tests.server.serving import Served
 from tests.updates.world import World
 
@@ -52,6 +55,7 @@ class Things(NamedTuple):
     certificate_id: int
     free_certificate_id: int
     row_id: int
+    edge: EdgeThings
     version: int = 1
 
     @property
@@ -61,7 +65,8 @@ class Things(NamedTuple):
 
 class Inhabited:
     def __init__(self, folder: Path) -> None:
-        self.served = Served(folder, is_still=True, poll_burst=1_000_000)
+        approved = TypeNames([APPROVED_TYPE])
+        self.served = Served(folder, is_still=True, poll_burst=1_000_000, commands_needing_approval=approved)
         self.node: Node = self.served.node
         self.world = World(self.node.database)
         self.routes = self.node.routes()
@@ -85,7 +90,10 @@ class Inhabited:
         database.write_now(log.append, device.id, [Signal("app.note", 1, {})])
         row_id = database.write_now(_add_failed_row, device.id)
         ids = (device.id, ca.id, free_ca.id, account.id, certificate.id, free_certificate.id, row_id)
-        return Things(user_id, *ids)
+        return Things(user_id, *ids, self.add_edge_things())
+
+    def add_edge_things(self) -> EdgeThings:
+        return self.node.database.write_now(add_edge_things, self.node)
 
     def issue_and_wrap(self, things: Things) -> None:
         """Have the device's certificate issued, and its key wrapped for the device."""
@@ -104,7 +112,8 @@ class Inhabited:
 
 
 def fill_path(route: Route, things: Things) -> str:
-    return re.sub(r"\{(\w+)\}", lambda name: str(getattr(things, name[1])), route.path)
+    of_route = things.edge.for_route(route) if is_edge(route) else things
+    return re.sub(r"\{(\w+)\}", lambda name: str(getattr(of_route, name[1])), route.path)
 
 
 def dump(conn: Connection) -> dict[str, list[tuple[Any, ...]]]:
@@ -128,7 +137,7 @@ class Callers:
 
     def __init__(self, inhabited: Inhabited, things: Things) -> None:
         self._node = inhabited.node
-        self._things = things
+        self.things = things
         self.viewer_id = self._add_user(Role.viewer)
         self.admin_id = self._add_user(Role.admin)
         self.other_id = self._add_user(Role.operator)
@@ -138,27 +147,39 @@ class Callers:
             "empty cookie": {"cookie": f"{SESSION_COOKIE}="},
             "garbage cookie": {"cookie": f"{SESSION_COOKIE}=garbage"},
             **self._devices(inhabited),
+            **self._collectors(inhabited),
             **self._keys(),
             **self._sessions(),
         }
 
     def _devices(self, inhabited: Inhabited) -> dict[str, Headers]:
-        tokens, device_id = self._node.tokens, self._things.device_id
-        revoked = inhabited.world.add_device(self._things.user_id)
+        tokens, device_id = self._node.tokens, self.things.device_id
+        revoked = inhabited.world.add_device(self.things.user_id)
         inhabited.world.revoke_device(revoked)
         return {
-            "device": _bearer(tokens.mint(self._things.user_id, device_id)),
+            "device": _bearer(tokens.mint(self.things.user_id, device_id)),
             "device under another user": _bearer(tokens.mint(self.other_id, device_id)),
-            "revoked device": _bearer(tokens.mint(self._things.user_id, revoked.id)),
-            "absent device": _bearer(tokens.mint(self._things.user_id, ABSENT_ID)),
+            "revoked device": _bearer(tokens.mint(self.things.user_id, revoked.id)),
+            "absent device": _bearer(tokens.mint(self.things.user_id, ABSENT_ID)),
             "expired device token": _bearer(self._expired_token()),
+        }
+
+    def _collectors(self, inhabited: Inhabited) -> dict[str, Headers]:
+        trail, rotated, revoked = self._node.commands.trail, inhabited.add_edge_things(), inhabited.add_edge_things()
+        self._write(collectors.rotate_token, trail, rotated.device_id, "tests")
+        self._write(collectors.revoke, trail, revoked.device_id, "tests")
+        return {
+            "collector": _bearer(self.things.edge.token),
+            "collector of another site": _bearer(inhabited.add_edge_things().token),
+            "collector with an old token": _bearer(rotated.token),
+            "revoked collector": _bearer(revoked.token),
         }
 
     def _expired_token(self) -> str:
         kid, key = self._node.signing_keys.signing
         claims = b'{"iss":"restante","sub":"%d","device_id":%d,"exp":%d}' % (
-            self._things.user_id,
-            self._things.device_id,
+            self.things.user_id,
+            self.things.device_id,
             time.time() - 1,
         )
         return jws.serialize_compact({"alg": "EdDSA", "kid": kid}, claims, key, registry=OnlyThese(["EdDSA"]))
@@ -173,7 +194,7 @@ class Callers:
         }
 
     def _sessions(self) -> dict[str, Headers]:
-        owner_id = self._things.user_id
+        owner_id = self.things.user_id
         late_id = self._add_user(Role.admin)
         expired = self._session(late_id)
         self._write(_outlive, late_id)
@@ -185,6 +206,7 @@ class Callers:
             "owner, from another origin": self._session(owner_id) | elsewhere,
             "another operator": self._session(self.other_id),
             "viewer": self._session(self.viewer_id),
+            "approver": self._session(self._add_user(Role.approver)),
             "admin": self._session(self.admin_id),
             "admin, from another origin": self._session(self.admin_id) | elsewhere,
             "expired session": expired,

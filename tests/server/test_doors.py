@@ -4,12 +4,14 @@ The tables below say who is refused where in words of their own; they are not ma
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 
 from restante.server.app import Node
 from restante.web.routes import Access, Route
+from tests.server.edge_things import is_edge
 from tests.server.good_bodies import BODIES, good_body
 from tests.server.inhabited import ABSENT_ID, Callers, Inhabited, Things, fill_path
 from tests.server.route_table import every_route, route_name
@@ -24,6 +26,11 @@ STRANGERS = {
     "ended session": 401,
     "session and garbage": 401,
     "expired device token": 401,
+}
+COLLECTORS = {
+    "collector": 401,
+    "collector with an old token": 401,
+    "revoked collector": 401,
 }
 DEVICES = {
     "device": 401,
@@ -44,13 +51,14 @@ NO_DEVICES = {
 ANOTHERS = {"another operator": 403, "admin": 403}
 TOO_LITTLE = {"viewer key": 403, "viewer": 403}
 
+MACHINES = DEVICES | COLLECTORS
 REFUSED: dict[Access, dict[str, int]] = {
-    Access.device: STRANGERS | NO_DEVICES,
-    Access.read: STRANGERS | DEVICES | ANOTHERS,
-    Access.operate: STRANGERS | DEVICES | ANOTHERS | TOO_LITTLE | {"owner, from another origin": 403},
-    Access.oversee: STRANGERS | DEVICES | {"owner": 403, "viewer": 403, "another operator": 403},
+    Access.device: STRANGERS | NO_DEVICES | COLLECTORS,
+    Access.read: STRANGERS | MACHINES | ANOTHERS,
+    Access.operate: STRANGERS | MACHINES | ANOTHERS | TOO_LITTLE | {"owner, from another origin": 403},
+    Access.oversee: STRANGERS | MACHINES | {"owner": 403, "viewer": 403, "another operator": 403},
     Access.steer: STRANGERS
-    | DEVICES
+    | MACHINES
     | TOO_LITTLE
     | {"owner": 403, "another operator": 403, "admin, from another origin": 403},
 }
@@ -60,6 +68,30 @@ ADMITTED: dict[Access, list[str]] = {
     Access.operate: ["owner", "operator key", "approver key", "admin key"],
     Access.oversee: ["admin", "viewer key", "operator key", "admin key"],
     Access.steer: ["admin", "operator key", "admin key"],
+}
+# The sites of edge commands are nobody's in particular: everybody who may look sees all, and the role decides.
+EDGE_REFUSED: dict[Access, dict[str, int]] = {
+    Access.collector: STRANGERS
+    | DEVICES
+    | {"collector with an old token": 401, "revoked collector": 401}
+    | {"viewer key": 401, "operator key": 401, "approver key": 401, "admin key": 401, "owner": 401, "admin": 401},
+    Access.read: STRANGERS | MACHINES,
+    Access.operate: STRANGERS | MACHINES | TOO_LITTLE | {"owner, from another origin": 403},
+    Access.approve: STRANGERS
+    | MACHINES
+    | TOO_LITTLE
+    | {"operator key": 403, "owner": 403, "another operator": 403, "admin, from another origin": 403},
+    Access.administer: STRANGERS
+    | MACHINES
+    | TOO_LITTLE
+    | {"operator key": 403, "owner": 403, "approver key": 403, "approver": 403, "admin, from another origin": 403},
+}
+EDGE_ADMITTED: dict[Access, list[str]] = {
+    Access.collector: ["collector"],
+    Access.read: ["viewer", "owner", "another operator", "approver", "admin", "viewer key", "admin key"],
+    Access.operate: ["owner", "another operator", "approver", "admin", "operator key", "approver key", "admin key"],
+    Access.approve: ["approver", "admin", "approver key", "admin key"],
+    Access.administer: ["admin", "admin key"],
 }
 # A route that anybody may call is so by being named here, and not by an oversight.
 OPEN = {
@@ -78,6 +110,7 @@ OPEN = {
     "GET /docs",
 }
 CODES = {401: 5018, 403: 5022}
+EDGE_CODES = {401: "UNAUTHORIZED", 403: "FORBIDDEN"}
 
 GUARDED = [route for route in every_route() if route.access is not Access.open]
 
@@ -117,29 +150,38 @@ def test_who_may_not_enter_is_refused_and_changes_nothing(
 ) -> None:
     body = good_body(inhabited, route, things)
     before = inhabited.dump()
-    for caller, status in REFUSED[route.access].items():
+    refused = EDGE_REFUSED if is_edge(route) else REFUSED
+    for caller, status in refused[route.access].items():
         if "another origin" in caller and route.method == "GET":
             continue
         path = path_for(route, caller, things, callers)
         answer = inhabited.ask(route, path, callers.headers[caller], body)
         assert answer.status_code == status, f"{caller}: {answer.text}"
-        check_refusal(answer)
+        check_refusal(route, answer)
     assert inhabited.dump() == before
 
 
-def check_refusal(answer: httpx.Response) -> None:
+def check_refusal(route: Route, answer: httpx.Response) -> None:
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-store"
-    assert set(answer.json()) == {"error"}
-    error = answer.json()["error"]
-    assert error["code"] == CODES[answer.status_code]
-    assert error["what"]
+    if is_edge(route):
+        assert set(answer.json()) == {"error", "message"}
+        assert answer.json()["error"] == EDGE_CODES[answer.status_code]
+        assert answer.json()["message"]
+    else:
+        assert set(answer.json()) == {"error"}
+        error = answer.json()["error"]
+        assert error["code"] == CODES[answer.status_code]
+        assert error["what"]
     assert ("www-authenticate" in answer.headers) == (answer.status_code == 401)
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=route_name)
 def test_who_may_enter_is_admitted(inhabited: Inhabited, callers: Callers, route: Route) -> None:
     """The control: the same requests succeed for the right caller, so it was the caller that was refused above."""
+    if is_edge(route):
+        check_edge_admits(inhabited, callers, route)
+        return
     for caller in ADMITTED[route.access]:
         things = inhabited.add_things(inhabited.world.user_id)
         headers = callers.headers[caller]
@@ -151,6 +193,17 @@ def test_who_may_enter_is_admitted(inhabited: Inhabited, callers: Callers, route
         assert answer.status_code == route.status, f"{caller}: {answer.text}"
 
 
+def check_edge_admits(inhabited: Inhabited, callers: Callers, route: Route) -> None:
+    for caller in EDGE_ADMITTED[route.access]:
+        things = callers.things._replace(edge=inhabited.add_edge_things())
+        headers = callers.headers[caller]
+        if caller == "collector":
+            headers = {"authorization": f"Bearer {things.edge.token}"}
+        path = fill_path(route, things) + ("?site_id=1" if route.path.endswith("/admin/telemetry") else "")
+        answer = inhabited.ask(route, path, headers, good_body(inhabited, route, things))
+        assert answer.status_code == route.status, f"{caller}: {answer.text}"
+
+
 def test_open_routes_are_the_ones_we_know() -> None:
     found = {route_name(route) for route in every_route() if route.access is Access.open}
     assert {name for name in found if not name.startswith("GET /assets/")} == OPEN
@@ -158,13 +211,16 @@ def test_open_routes_are_the_ones_we_know() -> None:
 
 @pytest.mark.parametrize("route", GUARDED, ids=route_name)
 def test_what_changes_things_is_not_for_those_who_may_only_look(route: Route) -> None:
-    looking, changing = {Access.read, Access.oversee}, {Access.operate, Access.steer}
-    assert route.access in {Access.device} | (looking if route.method == "GET" else changing)
+    looking = {Access.read, Access.oversee}
+    changing = {Access.operate, Access.steer, Access.approve, Access.administer}
+    assert route.access in {Access.device, Access.collector} | (looking if route.method == "GET" else changing)
 
 
 def test_every_access_in_use_is_in_the_tables() -> None:
-    used = {route.access for route in GUARDED}
+    used = {route.access for route in GUARDED if not is_edge(route)}
     assert used == set(REFUSED) == set(ADMITTED)
+    used_of_edge = {route.access for route in GUARDED if is_edge(route)}
+    assert used_of_edge == set(EDGE_REFUSED) == set(EDGE_ADMITTED)
 
 
 def test_every_route_with_a_body_has_a_good_one() -> None:
@@ -179,7 +235,7 @@ def ids_below_the_user(route: Route) -> list[str]:
     return [name for name in IDS_BELOW_THE_USER if f"{{{name}}}" in route.path]
 
 
-OWNED = [route for route in GUARDED if ids_below_the_user(route)]
+OWNED = [route for route in GUARDED if ids_below_the_user(route) and not is_edge(route)]
 
 
 @pytest.mark.parametrize("route", OWNED, ids=route_name)
@@ -190,10 +246,11 @@ def test_anothers_and_absent_look_the_same(
     before = inhabited.dump()
     for name in ids_below_the_user(route):
         field = "certificate_id" if name == "cert_id" else name
+        ids: list[Any] = [getattr(others_things, field), ABSENT_ID]
         for caller in {"device"} if route.access is Access.device else {"owner", "admin key"}:
             anothers, absent = (
                 inhabited.ask(route, fill_path(route, things._replace(**{field: id_})), callers.headers[caller], body)
-                for id_ in (getattr(others_things, field), ABSENT_ID)
+                for id_ in ids
             )
             assert anothers.status_code == 404, f"{caller}, {name}: {anothers.text}"
             assert anothers.json()["error"]["code"] == 5003

@@ -56,18 +56,9 @@ def test_reads(kind: Kind, raw: object, value: object) -> None:
         *((YesOrNo(), raw) for raw in ("", "maybe", 2, None)),
         *((OneOf(("a", "b")), raw) for raw in ("", "c", None, 1)),
         *((Folder(), raw) for raw in ("", "a\0b", 3, "~nobody-of-that-name/data")),
-        *(
-            (ListenAddress(), raw)
-            for raw in ("8080", ":8080", "a:65536", "::1:80", "[x]:80", "a:b", "a b:1", 80)
-        ),
-        *(
-            (PublicUrl(), raw)
-            for raw in ("host", "ftp://host", "https://", "https://host/path", "https://host?q")
-        ),
-        *(
-            (PublicUrl(), raw)
-            for raw in ("https://u:p@host", "https://host:x", "https://ho st", "https://host:0", 1)
-        ),
+        *((ListenAddress(), raw) for raw in ("8080", ":8080", "a:65536", "::1:80", "[x]:80", "a:b", "a b:1", 80)),
+        *((PublicUrl(), raw) for raw in ("host", "ftp://host", "https://", "https://host/path", "https://host?q")),
+        *((PublicUrl(), raw) for raw in ("https://u:p@host", "https://host:x", "https://ho st", "https://host:0", 1)),
         *((KeyText(), raw) for raw in ("", "ab" * 31, "zz" * 32, "é", 5, BASE64_KEY[:-4])),
     ],
 )
@@ -92,9 +83,7 @@ TABLE = {"issuer": "https://a.example", "jwks": "/etc/a.json", "algorithms": ["E
 
 def test_reads_issuers_from_tables_and_from_json() -> None:
     (from_table,) = Issuers().read([TABLE])
-    (from_json,) = Issuers().read(
-        '[{"issuer": "https://a.example", "jwks": "/etc/a.json", "algorithms": ["ES256"]}]'
-    )
+    (from_json,) = Issuers().read('[{"issuer": "https://a.example", "jwks": "/etc/a.json", "algorithms": ["ES256"]}]')
     assert from_table == from_json
     assert (from_table.issuer, from_table.audience) == ("https://a.example", None)
 

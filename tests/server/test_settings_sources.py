@@ -40,9 +40,7 @@ def test_flag_before_environment_before_file_before_default(tmp_path: Path) -> N
     settings = resolved.settings
     assert (settings.poll_burst, settings.outbox_batch, settings.connections_max) == (3, 2, 1)
     assert settings.listen == Address("127.0.0.1", 8080)
-    assert [
-        resolved.origins[name] for name in ("poll_burst", "outbox_batch", "connections_max", "listen")
-    ] == [
+    assert [resolved.origins[name] for name in ("poll_burst", "outbox_batch", "connections_max", "listen")] == [
         "--poll-burst",
         "RESTANTE_OUTBOX_BATCH",
         str(config),

@@ -1,6 +1,6 @@
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -214,3 +214,11 @@ def test_a_value_already_decoded_is_converted_or_named() -> None:
     with pytest.raises(BadInput) as refused:
         convert([1, "x"], list[int], "ids")
     assert refused.value.field == "ids[1]"
+
+
+def test_a_value_that_is_none_of_the_known_ones_is_said_plainly() -> None:
+    class Paint(msgspec.Struct):
+        colour: Literal["blue"]
+
+    with pytest.raises(BadInput, match="colour: expected one of the values it can have, not 'red'"):
+        decode_json(b'{"colour":"red"}', Paint)

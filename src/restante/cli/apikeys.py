@@ -62,7 +62,5 @@ def list_keys(data: DataOption = None, json: JsonOption = False) -> None:
             ]
         )
     else:
-        rows = [
-            (key.id, key.name, key.role.name, moment(key.created_at), moment(key.revoked_at)) for key in keys
-        ]
+        rows = [(key.id, key.name, key.role.name, moment(key.created_at), moment(key.revoked_at)) for key in keys]
         show_table(("id", "name", "role", "created", "revoked"), rows, when_empty="There is no API key yet.")

@@ -51,8 +51,6 @@ def _refuse_older_server(engine: SqliteEngine, pid: int) -> None:
     conn = engine.connect(writable=False)
     try:
         if pending(conn):
-            raise DatabaseError(
-                f"the server that uses it (process {pid}) is of an older version: restart it first"
-            )
+            raise DatabaseError(f"the server that uses it (process {pid}) is of an older version: restart it first")
     finally:
         conn.close()

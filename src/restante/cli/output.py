@@ -51,9 +51,7 @@ def as_text(value: object) -> Text:
 
 
 def printable(text: str) -> str:
-    return "".join(
-        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
-    )
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def moment(milliseconds: int | None) -> str:

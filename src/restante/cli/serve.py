@@ -49,9 +49,7 @@ def startup_message(settings: Settings, *, has_users: bool, started_as: str) -> 
         f"Data: {settings.data.absolute()}",
     ]
     if not has_users:
-        data = (
-            "" if settings.data == DECLARED["data"].default else f" --data {shlex.quote(str(settings.data))}"
-        )
+        data = "" if settings.data == DECLARED["data"].default else f" --data {shlex.quote(str(settings.data))}"
         lines += [
             "There is no user yet. Make the first one with:",
             f"    {started_as} user add you@example.com --role admin{data}",

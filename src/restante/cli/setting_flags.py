@@ -37,9 +37,7 @@ def _parameter(declaration: Declaration) -> inspect.Parameter:
         # Taken as text: the settings' own reading says the same about a wrong value whatever its source.
         option = typer.Option(f"--{word}", metavar="VALUE", help=_help(declaration))
         annotation = Annotated[str | None, option]
-    return inspect.Parameter(
-        declaration.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-    )
+    return inspect.Parameter(declaration.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def _help(declaration: Declaration) -> str:

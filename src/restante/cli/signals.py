@@ -21,9 +21,7 @@ app = typer.Typer(no_args_is_help=True, help="Signals to devices.")
 def send(
     device_id: Annotated[int, typer.Argument(metavar="DEVICE", min=0, max=ID_MAX, help="The device's id.")],
     kind: Annotated[str, typer.Argument(metavar="TYPE", help="What happened, for example install.updated.")],
-    ref: Annotated[
-        str, typer.Option("--ref", metavar="JSON", help="What it is about: a JSON object.")
-    ] = "{}",
+    ref: Annotated[str, typer.Option("--ref", metavar="JSON", help="What it is about: a JSON object.")] = "{}",
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:

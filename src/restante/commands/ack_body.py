@@ -4,7 +4,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from restante.commands.wire import parse_iso
+from restante.commands.wire import NO_NUL, parse_iso
 from restante.core.ack import STATUSES, Ack
 from restante.core.errors import BadInput
 
@@ -12,7 +12,8 @@ TEXT_CHARACTERS_MAX = 4096
 SNAPSHOT_BYTES_MAX = 64 * 1024
 DEFER_SECONDS_MAX = 30 * 86_400
 
-Text = Annotated[str, msgspec.Meta(max_length=TEXT_CHARACTERS_MAX)]
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_CHARACTERS_MAX, pattern=NO_NUL)]
+Code = Annotated[str, msgspec.Meta(max_length=256, pattern=NO_NUL)]
 ShortText = Annotated[str, msgspec.Meta(max_length=256)]
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 DeferSeconds = Annotated[int, msgspec.Meta(ge=0, le=DEFER_SECONDS_MAX)]
@@ -31,7 +32,7 @@ class AckBody(msgspec.Struct):
     """Fields that are not known pass: collectors in the field send more."""
 
     status: ShortText
-    result_code: Whole | ShortText | None = None
+    result_code: Whole | Code | None = None
     message: Text | None = None
     result_message: Text | None = None
     executed_at: ShortText | None = None

@@ -5,8 +5,8 @@
 What a claim costs depends on how many commands it hands out, not on how many wait.
 
 Must always hold: the check of a window and its count are one transaction, so that no number of polls at once is handed
-more than the limit; and a command is handed out in the transaction that raises its attempt, so that each attempt has
-one holder.
+more than the limit; a command is handed out in the transaction that raises its attempt, so that each attempt has
+one holder; and nobody is handed anything who has been revoked, however long ago the poll began.
 """
 
 import uuid
@@ -19,6 +19,7 @@ from restante.commands.leases import settle
 from restante.commands.rate_windows import RateRules, Window, note_taken, window_of
 from restante.commands.wire import AccessDenied
 from restante.core.command_states import Event, State, next_state
+from restante.core.errors import NotAuthenticated
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.identity.callers import CollectorCaller
@@ -63,6 +64,7 @@ def claim(conn: Connection, trail: AuditTrail, options: ClaimOptions, wanted: Cl
     ready = _ready(conn, wanted)
     if not ready:
         return Claimed([], 0, False, soonest, conn.now_ms)
+    _refuse_revoked(conn, caller)
     windows: dict[str, Window] = {}
     chosen, has_more = _choose(conn, options.rates, wanted, ready, windows)
     commands = _dispatch(conn, trail, options, caller, chosen)
@@ -81,6 +83,12 @@ def _served_zone(conn: Connection, wanted: Claim) -> int | None:
     if own is not None or conn.one(SQL.zone_of_site, zone_id=asked, site_id=wanted.caller.site_id) is None:
         raise AccessDenied()
     return asked
+
+
+def _refuse_revoked(conn: Connection, caller: CollectorCaller) -> None:
+    """Its token was good when it began to wait; only this transaction knows whether it still is."""
+    if conn.one(SQL.unrevoked, device_id=caller.device_id) is None:
+        raise NotAuthenticated("the collector was revoked")
 
 
 def _ready(conn: Connection, wanted: Claim) -> list[Row]:

@@ -129,3 +129,7 @@ SELECT COUNT(*) AS count FROM (
 -- name: zone_of_site
 -- Whether a zone is one of the site's.
 SELECT id FROM edge_zones WHERE id = :zone_id AND site_id = :site_id
+
+-- name: unrevoked
+-- Whether a collector may still be handed anything.
+SELECT id FROM edge_devices WHERE id = :device_id AND revoked_at IS NULL

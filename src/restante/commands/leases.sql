@@ -2,7 +2,7 @@
 -- When something at a site is next due, by three seeks: all that an undisturbed site costs to settle.
 SELECT
     (SELECT MIN(expires_at) FROM miner_commands
-     WHERE site_id = :site_id AND status IN ('pending_approval', 'pending', 'dispatched', 'running')) AS expiring,
+     WHERE site_id = :site_id AND finished_at IS NULL) AS expiring,
     (SELECT MIN(lease_until) FROM miner_commands
      WHERE site_id = :site_id AND status IN ('dispatched', 'running')) AS leased,
     (SELECT MIN(next_attempt_at) FROM miner_commands
@@ -11,8 +11,7 @@ SELECT
 -- name: due_to_expire
 -- Active commands whose time is over.
 SELECT id, command_id, site_id, status, expires_at FROM miner_commands
-WHERE site_id = :site_id AND status IN ('pending_approval', 'pending', 'dispatched', 'running')
-    AND expires_at <= :now_ms
+WHERE site_id = :site_id AND finished_at IS NULL AND expires_at <= :now_ms
 ORDER BY expires_at LIMIT :rows_max
 
 -- name: expire
@@ -54,7 +53,7 @@ WHERE id IN (
 -- For the scheduler: three seeks a site.
 SELECT id FROM edge_sites AS site
 WHERE EXISTS (SELECT 1 FROM miner_commands WHERE site_id = site.id
-        AND status IN ('pending_approval', 'pending', 'dispatched', 'running') AND expires_at <= :now_ms)
+        AND finished_at IS NULL AND expires_at <= :now_ms)
     OR EXISTS (SELECT 1 FROM miner_commands WHERE site_id = site.id
         AND status IN ('dispatched', 'running') AND lease_until <= :now_ms)
     OR EXISTS (SELECT 1 FROM miner_commands WHERE site_id = site.id

@@ -12,7 +12,7 @@ from restante.commands.creation import Created, CreationOptions
 from restante.commands.creation_requests import CreationBody, CreationRequest
 from restante.commands.listing import CommandDetail, CommandFilter, CommandView
 from restante.commands.why import Why
-from restante.commands.wire import SHAPE
+from restante.commands.wire import NO_NUL, SHAPE
 from restante.core.command_states import State
 from restante.core.errors import BadInput
 from restante.database.connection import Connection
@@ -39,7 +39,9 @@ _LIST_QUERY = (
 
 
 class Decision(msgspec.Struct, forbid_unknown_fields=True):
-    reason: Annotated[str, Meta(min_length=1, max_length=cancelling.REASON_CHARACTERS_MAX)] | None = None
+    reason: Annotated[str, Meta(min_length=1, max_length=cancelling.REASON_CHARACTERS_MAX, pattern=NO_NUL)] | None = (
+        None
+    )
 
 
 class AdminCommandRoutes:

@@ -109,7 +109,8 @@ class SafetyRoutes:
     async def export(self, ask: Ask) -> Answer:
         """CSV with the columns' names on top, or JSON as the list has it. Where there is more than the limit, `next`
         (of a CSV: the header X-Next) is where to go on."""
-        form = ask.query_text("format") or "json"
+        asked = ask.query_text("format")
+        form = "json" if asked is None else asked
         if form not in FORMATS:
             raise BadInput("format", f"one of {', '.join(FORMATS)}")
         limit = ask.query_int("limit", EXPORT_ROWS_MAX, 1, EXPORT_ROWS_MAX)

@@ -34,7 +34,8 @@ OFFLINE_LEAST_SECONDS = 10
 NOT_METRICS = ("miner_id", "ts")
 
 Name = Annotated[str, Meta(min_length=1, max_length=sites.NAME_CHARACTERS_MAX)]
-MinerIds = Annotated[list[Annotated[int, Meta(ge=1, le=INT64_MAX)]], Meta(min_length=1, max_length=MINERS_MAX)]
+Id = Annotated[int, Meta(ge=1, le=INT64_MAX)]
+MinerIds = Annotated[list[Id], Meta(min_length=1, max_length=MINERS_MAX)]
 TriggerType = Literal["threshold", "offline"]
 Metric = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+$")]
 Operator = Literal[">", ">=", "<", "<=", "=="]
@@ -47,7 +48,7 @@ class RuleWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A rule as it is wished for; `miner_ids` None: every miner of the site."""
 
     name: Name
-    site_id: int
+    site_id: Id
     trigger_type: TriggerType
     action_type: str
     miner_ids: MinerIds | None = None

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from restante.commands.telemetry_records import RecordError
-from restante.commands.wire import iso_precise, parse_iso
+from restante.commands.wire import NO_NUL, iso_precise, parse_iso
 from restante.core.errors import BadInput, TooLarge
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
@@ -38,7 +38,7 @@ class ReportedEvent(msgspec.Struct):
     miner_id: Annotated[int, Meta(ge=1, le=INT64_MAX)]
     action: Action
     ts: str
-    reason: Annotated[str, Meta(max_length=2000)] = ""
+    reason: Annotated[str, Meta(max_length=2000, pattern=NO_NUL)] = ""
     temp_max: float | None = None
     snapshot_json: dict[str, Any] | None = None
 

@@ -50,6 +50,9 @@ _CODES = {
 # The last moment that is written with four digits for the year.
 _LATEST_MS = 253_402_300_799_999
 
+# For texts that are kept: not every database takes a NUL.
+NO_NUL = r"^[^\x00]*\Z"
+
 _encoder = msgspec.json.Encoder()
 
 

@@ -91,11 +91,12 @@ def ack_hash(command_id: str, status: AckStatus, result_code: str, message: str)
 
 def judge(ack: Ack, standing: Standing, device_id: int, now_ms: int, *, nonce_required: bool) -> Verdict:
     digest = ack_hash(standing.command_id, ack.status, ack.result_code, ack.message)
-    if standing.last_ack_attempt == standing.attempt and standing.last_ack_hash == digest:
+    names_this_attempt = ack.attempt in (None, standing.attempt)
+    if names_this_attempt and standing.last_ack_attempt == standing.attempt and standing.last_ack_hash == digest:
         return Verdict.replayed
     if standing.state in TERMINAL:
         return Verdict.expired if standing.state is State.expired else Verdict.finished
-    if not holds_lease(standing, device_id, now_ms) or ack.attempt not in (None, standing.attempt):
+    if not holds_lease(standing, device_id, now_ms) or not names_this_attempt:
         return Verdict.not_owner
     if not nonce_fits(standing, ack.nonce, is_required=nonce_required):
         return Verdict.wrong_nonce

@@ -128,8 +128,9 @@ class _FastLane(HttpToolsProtocol):
             self._refuse()
         else:
             if self._gathered:
-                data, self._gathered = self._gathered + data, b""
+                data = self._gathered + data
             if self._is_within_message or not self._is_between_messages() or not self._try_hot(data):
+                self._gathered = b""
                 self._hand_over(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -208,12 +209,14 @@ class _FastLane(HttpToolsProtocol):
         request = forms.recognise(data)
         if request is None:
             return False
-        if isinstance(request, Gather):
-            self._gathered = data
-            self._expect_within(shared.body_seconds)
-            return True
         if self._is_full:
             self._unset_keepalive_if_required()
+        if isinstance(request, Gather):
+            if not self._gathered:  # counted from the first piece: a body that trickles is slow, too
+                self._expect_within(shared.body_seconds)
+            self._gathered = data
+            return True
+        self._gathered = b""
         handler, query, headers = request
         self._is_answering = True
         self.due = NEVER

@@ -74,9 +74,7 @@ def _enrichers() -> list[Processor]:
 def _renderer(log_format: str, out: TextIO) -> Processor:
     on_terminal = out.isatty()
     if log_format == "console" or (log_format == "auto" and on_terminal):
-        return structlog.dev.ConsoleRenderer(
-            colors=on_terminal, exception_formatter=structlog.dev.plain_traceback
-        )
+        return structlog.dev.ConsoleRenderer(colors=on_terminal, exception_formatter=structlog.dev.plain_traceback)
     return structlog.processors.JSONRenderer()
 
 

@@ -185,8 +185,7 @@ class Issuers:
                 else msgspec.convert(raw, list[_IssuerTable])
             )
             issuers = tuple(
-                OutsideIssuer(table.issuer, table.jwks, table.audience, tuple(table.algorithms))
-                for table in tables
+                OutsideIssuer(table.issuer, table.jwks, table.audience, tuple(table.algorithms)) for table in tables
             )
         except ValueError as error:
             raise Explained(str(error)) from error

@@ -21,7 +21,7 @@ from restante.database.errors import DatabaseUnavailable
 from restante.web.access import Gate
 from restante.web.answer import Answer, as_response
 from restante.web.ask import BODY_BYTES_MAX, Ask, decode_json, read_body, require_json
-from restante.web.routes import Route, Shape
+from restante.web.routes import DescribedShape, Route, Shape
 
 log = structlog.get_logger()
 
@@ -69,13 +69,22 @@ def build_application(
         for path, methods in ordered
     ]
 
-    async def no_such_path(_request: Request, _error: Exception) -> Response:
-        return as_response(default_shape.error(NotFound("there is nothing at this path")))
+    # Where there is nothing, the refusal is in the shape of the protocol whose paths begin the same.
+    described = (each for methods in by_path.values() for each in methods.values())
+    shapes = {_first_part(each.path): each.shape for each in described if isinstance(each.shape, DescribedShape)}
+
+    async def no_such_path(request: Request, _error: Exception) -> Response:
+        shape = shapes.get(_first_part(request.scope["path"]), default_shape)
+        return as_response(shape.error(NotFound("there is nothing at this path")))
 
     application = Starlette(routes=starlette_routes, exception_handlers={404: no_such_path}, lifespan=lifespan)
     # A path with a slash too many is an unknown path: a redirect would lead to whatever host the caller named.
     application.router.redirect_slashes = False
     return application
+
+
+def _first_part(path: str) -> str:
+    return path.lstrip("/").partition("/")[0]
 
 
 AnswerTo = Callable[[Route, type[Any] | None, Request], Awaitable[Answer]]
@@ -106,9 +115,10 @@ async def _answer(
             result = await route.handler(ask)
         else:
             raw = ask.raw_body = await read_body(request, body_bytes_max)
-            if not (route.body_optional and not raw):
+            is_left_out = route.body_optional and not raw
+            if not is_left_out:
                 require_json(request)
-            result = await route.handler(ask, decode_json(raw or b"{}", body_type))
+            result = await route.handler(ask, decode_json(b"{}" if is_left_out else raw, body_type))
         return result if isinstance(result, Answer) else route.shape.success(result, route.status)
     except RestanteError as error:
         return route.shape.error(error)

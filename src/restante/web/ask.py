@@ -144,4 +144,7 @@ def _as_bad_input(error: msgspec.ValidationError, root: str = "body") -> Restant
         return BadInput(prefix + missing[1], "a value, it is required")
     if unknown:
         return BadInput(prefix + unknown[1], "no such field")
+    known_values = re.fullmatch(r"Invalid (?:enum )?value (.+)", what)
+    if known_values:
+        return BadInput(field or root, f"one of the values it can have, not {known_values[1]}")
     return BadInput(field or root, what.removeprefix("Expected "))

@@ -96,8 +96,8 @@ CREATE INDEX ix_miner_commands_ready_zone ON miner_commands (zone_id, command_ty
 CREATE INDEX ix_miner_commands_delayed ON miner_commands (site_id, next_attempt_at)
     WHERE status = 'pending' AND next_attempt_at IS NOT NULL;
 CREATE INDEX ix_miner_commands_leased ON miner_commands (site_id, lease_until) WHERE status IN ('dispatched', 'running');
-CREATE INDEX ix_miner_commands_expiring ON miner_commands (site_id, expires_at)
-    WHERE status IN ('pending_approval', 'pending', 'dispatched', 'running');
+-- Not by status: handing out and taking back would move entries that stay where they are.
+CREATE INDEX ix_miner_commands_expiring ON miner_commands (site_id, expires_at) WHERE finished_at IS NULL;
 CREATE INDEX ix_miner_commands_site ON miner_commands (site_id, id);
 CREATE INDEX ix_miner_commands_miner ON miner_commands (miner_id, id) WHERE miner_id IS NOT NULL;
 CREATE UNIQUE INDEX ix_miner_commands_dedupe_active ON miner_commands (dedupe_key)
