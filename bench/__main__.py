@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import delivery, idle_poll, log_size, parked, telemetry
+from bench import commands, delivery, idle_poll, log_size, parked, telemetry
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "idle-poll": idle_poll.against_nginx,
@@ -16,6 +16,9 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "log-size": log_size.reading_by_log_size,
     "latency": delivery.latency,
     "publishing": delivery.publishing,
+    "command-pairs": commands.pairs_over_http,
+    "command-claims": commands.claims_by_queue_length,
+    "command-idle-poll": commands.idle_poll,
     "telemetry": telemetry.ingesting,
 }
 

@@ -5,7 +5,7 @@ import pytest
 
 from restante.commands import claims, collectors
 from restante.commands.parts import CommandsOptions
-from restante.commands.rate_windows import RateLimit, RateRules
+from restante.commands.rate_windows import RateLimit, RateRules, allowance
 from restante.commands.wire import AccessDenied
 from restante.core.errors import NotAuthenticated
 from restante.database.connection import Row
@@ -110,6 +110,18 @@ def test_a_limit_of_the_poll_is_no_rate_limit(field: Field, site: int) -> None:
     assert (len(claimed.commands), claimed.held_back, claimed.has_more) == (2, 0, True)
 
 
+def test_held_back_is_told_when_the_poll_is_full_too(field: Field, site: int) -> None:
+    miner = field.add_miner(site)
+    for _ in range(7):
+        field.send(site, miner, "MINER_RESTART")
+    hired = field.hire(site)
+    field.claim(hired.caller, limit=5)
+    for _ in range(2):
+        field.send(site, miner, priority=9)
+    claimed = field.claim(hired.caller, limit=1)
+    assert (len(claimed.commands), claimed.held_back, claimed.has_more) == (1, 2, True)
+
+
 def test_an_expired_command_is_never_handed_out(field: Field, site: int, clock: ManualClock) -> None:
     sent = field.send(site, field.add_miner(site), ttl_sec=10)
     clock.advance(10)
@@ -130,6 +142,8 @@ def test_expired_ones_beyond_what_settles_at_once_are_not_handed_out(
     assert first.look_again_ms is not None
     assert first.look_again_ms <= clock.now_ms
     assert field.claim(hired.caller).look_again_ms is None
+    # And none of them has used up the window.
+    assert field.database.read_now(allowance, RateRules(), site, "POWER_MODE").left == 20
 
 
 def test_sites_are_apart(field: Field, site: int) -> None:

@@ -359,7 +359,7 @@ def _tried(work: Callable[[], T]) -> tuple[T | None, str | None]:
 
 TestCommandLife = CommandLife.TestCase
 TestCommandLife.settings = settings(
-    max_examples=60,
+    max_examples=40,
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

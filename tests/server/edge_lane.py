@@ -53,7 +53,10 @@ class EdgeLane:
     def create(self, command_type: str = "HASHING_ENABLE") -> str:
         wish = CommandWish(site_id=self.site_id, miner_id=self.miner_id, command_type=command_type)
         create, trail = creation.create, self.node.commands.trail
-        return self.node.database.write_now(create, trail, wish, ACTOR, self._options.for_creation()).command_id
+        made = self.node.database.write_now(create, trail, wish, ACTOR, self._options.for_creation())
+        # What the commit announced is in the loop's queue: whatever is called behind it finds it heard.
+        self.served.call(lambda: None)
+        return made.command_id
 
     def lease(self) -> bytes:
         """The id of a command that the collector holds."""

@@ -65,7 +65,7 @@ def test_idle_polls_are_counted_and_write_nothing(served: Served) -> None:
     served.call(node.poll.bell.hear, 7, b"0-0")
     before = scrape(served)
     for _ in range(5):
-        assert served.call(node.poll.idle_at_once, 7, b"0-0") is not None
+        assert served.call(node.poll.idle_answer, 7, b"0-0", b"") is not None
     after = scrape(served)
     assert after['restante_polls_total{outcome="idle"}'] - before['restante_polls_total{outcome="idle"}'] == 5
     assert after["restante_known_tails"] == 1

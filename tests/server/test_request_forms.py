@@ -8,12 +8,20 @@ from restante.web.hot import Lane
 TARGET = b"GET /hot"
 
 
-def answer(_query: bytes, _headers: dict[bytes, bytes], _lane: Lane) -> bool:
-    return True
+class Handler:
+    """Says True or False when asked in full, and at once what it was given."""
+
+    def __init__(self, is_answering: bool) -> None:
+        self._is_answering = is_answering
+
+    def __call__(self, _query: bytes, _headers: dict[bytes, bytes], _lane: Lane) -> bool:
+        return self._is_answering
+
+    def at_once(self, query: bytes, token: bytes, cursor: bytes, date_line: bytes) -> bytes | None:
+        return b"|".join((query, token, cursor, date_line))
 
 
-def answer_otherwise(_query: bytes, _headers: dict[bytes, bytes], _lane: Lane) -> bool:
-    return False
+answer, answer_otherwise = Handler(True), Handler(False)
 
 
 @pytest.fixture
@@ -170,3 +178,32 @@ def test_values_are_not_remembered(forms: RequestForms) -> None:
     for n in range(100):
         forms.recognise(request(b"Bearer %d" % n, b"%d-1" % n))
     assert len(forms) == 1
+
+
+def test_only_a_remembered_form_is_answered_at_once(forms: RequestForms) -> None:
+    assert forms.at_once(request(), b"date") is None
+    forms.recognise(request())
+    assert forms.at_once(request(), b"date") == b"|a|1-1|date"
+    assert forms.at_once(request(b"Bearer other", b'"2-2"'), b"date") == b'|other|"2-2"|date'
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        request()[:-1],
+        request() + request(),
+        request(b"bearer a"),
+        request(b"a"),
+        request(behind=b"Cookie: a\r\n"),
+        request().replace(b"If-None-Match", b"if-none-match"),
+        request().replace(b"HTTP/1.1", b"HTTP/1.0"),
+        request(b"Bearer a\r\nContent-Length: 3"),
+        request(cursor=b"1-1\r\nContent-Length: 3"),
+        b"",
+        b"\r\nAuthorization: Bearer ",
+        b"\r\nAuthorization: Bearer x\r\nIf-None-Match: ",
+    ],
+)
+def test_what_differs_from_it_is_not(forms: RequestForms, odd: bytes) -> None:
+    forms.recognise(request())
+    assert forms.at_once(odd, b"date") is None

@@ -24,15 +24,10 @@ class Connection(Client):
 
     def __init__(self) -> None:
         super().__init__()
-        self.idle_tail: bytes | None = None
         self.waits: tuple[Waits, Any, float] | None = None
 
     def send(self, answer: Answer) -> None:
         self(answer)
-
-    def send_idle(self, tail: bytes) -> None:
-        assert self.idle_tail is None
-        self.idle_tail = tail
 
     def wait(self, owner: Waits, parked: Any, seconds: float) -> None:
         self.waits = (owner, parked, seconds)
@@ -90,14 +85,13 @@ async def test_signals_are_sent(lane: Lane) -> None:
 async def test_an_idle_poll_is_answered_without_a_look(lane: Lane, form: bytes) -> None:
     newest = await lane.publish(1)
     connection = taken(lane.ask(b"", form % newest))
-    assert connection.idle_tail is not None
-    assert b"etag: %b\r\n" % newest in connection.idle_tail
-    assert not connection.is_answered
+    assert connection.status == 204
+    assert header(connection.answered.result(), b"etag") == newest
 
 
 async def test_the_header_wins_over_the_query(lane: Lane) -> None:
     newest = await lane.publish(1)
-    assert taken(lane.ask(b"cursor=0-0", newest)).idle_tail is not None
+    assert taken(lane.ask(b"cursor=0-0", newest)).status == 204
 
 
 async def test_a_wait_is_handed_to_the_lane(lane: Lane) -> None:
@@ -119,7 +113,7 @@ async def test_what_is_there_is_not_waited_for(lane: Lane) -> None:
 async def test_too_many_polls_are_refused_in_the_lane(lane: Lane) -> None:
     newest = await lane.publish(1)
     for _ in range(BURST):
-        assert taken(lane.ask(b"", newest)).idle_tail is not None
+        assert taken(lane.ask(b"", newest)).status == 204
     answer = taken(lane.ask(b"", newest)).answered.result()
     assert answer.status == 429
     assert int(header(answer, b"retry-after")) >= 1
@@ -148,7 +142,7 @@ async def test_a_query_that_is_not_plain_is_the_applications(lane: Lane, query: 
     assert lane.ask(query) is None
     # Nothing was taken from the device's allowance by what was left to the application.
     newest = await lane.publish(1)
-    assert [taken(lane.ask(b"", newest)).idle_tail is not None for _ in range(BURST)] == [True] * BURST
+    assert [taken(lane.ask(b"", newest)).status for _ in range(BURST)] == [204] * BURST
 
 
 async def test_queries_beyond_memory_are_read_all_the_same(lane: Lane, database: Database) -> None:
@@ -165,3 +159,36 @@ async def test_queries_beyond_memory_are_read_all_the_same(lane: Lane, database:
         if connection.waits is not None:
             lane.post.poll.abandon(connection.waits[1])
     assert lane.ask(b"limit=101", newest) is None
+
+
+DATE = b"date: now\r\n"
+
+
+@pytest.mark.parametrize("form", [b"%b", b'"%b"'])
+async def test_an_idle_poll_is_written_at_once_just_as_the_application_would(lane: Lane, form: bytes) -> None:
+    newest = await lane.publish(1)
+    answer = taken(lane.ask(b"", newest)).answered.result()
+    headers = b"".join(b"%b: %b\r\n" % pair for pair in answer.headers)
+    written = lane.handler.at_once(b"", lane.token, form % newest, DATE)
+    assert written == b"HTTP/1.1 204 No Content\r\n" + DATE + headers + b"\r\n"
+
+
+async def test_nothing_else_is_answered_at_once(lane: Lane) -> None:
+    newest = await lane.publish(1)
+    lane.ask(b"wait=5", newest)
+    ask = lane.handler.at_once
+    assert ask(b"", b"another token", newest, DATE) is None
+    assert ask(b"", lane.token, b"0-0", DATE) is None
+    assert ask(b"wait=5", lane.token, newest, DATE) is None
+    assert ask(b"never=seen", lane.token, newest, DATE) is None
+    for malformed in (b'"' + newest, newest + b'"', b"W/" + newest, b""):
+        assert ask(b"", lane.token, malformed, DATE) is None
+
+
+async def test_what_is_not_answered_at_once_has_taken_nothing(lane: Lane) -> None:
+    newest = await lane.publish(1)
+    ask = lane.handler.at_once
+    for _ in range(5):
+        assert ask(b"", lane.token, b"0-0", DATE) is None
+    assert [ask(b"", lane.token, newest, DATE) is not None for _ in range(BURST + 1)] == [True] * BURST + [False]
+    assert taken(lane.ask(b"", newest)).status == 429

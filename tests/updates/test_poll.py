@@ -97,11 +97,11 @@ async def test_an_idle_poll_is_answered_from_memory(post: Post) -> None:
     go_on = hold_readers(post.database)
     client = post.start(cursor, waits=False)
     assert client.status == 204
-    headers = post.poll.idle_at_once(DEVICE, cursor)
     sent = b"".join(b"%b: %b\r\n" % pair for pair in client.answered.result().headers)
-    assert headers == sent
-    assert post.poll.idle_at_once(DEVICE, b"0-0") is None
-    assert post.poll.idle_at_once(NEIGHBOUR, b"0-0") is None
+    answer = post.poll.idle_answer(DEVICE, cursor, b"date: now\r\n")
+    assert answer == b"HTTP/1.1 204 No Content\r\ndate: now\r\n" + sent + b"\r\n"
+    assert post.poll.idle_answer(DEVICE, b"0-0", b"") is None
+    assert post.poll.idle_answer(NEIGHBOUR, b"0-0", b"") is None
     assert post.poll.totals.idle == 2
     go_on()
 

@@ -64,10 +64,11 @@ def claim(conn: Connection, trail: AuditTrail, options: ClaimOptions, wanted: Cl
     ready = _ready(conn, wanted)
     if not ready:
         return Claimed([], 0, False, soonest, conn.now_ms)
-    _refuse_revoked(conn, caller)
     windows: dict[str, Window] = {}
     chosen, has_more = _choose(conn, options.rates, wanted, ready, windows)
-    commands = _dispatch(conn, trail, options, caller, chosen)
+    commands = _dispatch(conn, options, caller, chosen, windows)
+    if commands:
+        trail.record_all(conn, caller.site_id, [_entry(caller, row) for row in commands])
     held_back, frees_at_ms = _close(conn, wanted, windows)
     moments = [soonest, frees_at_ms, commands[0]["lease_until"] if commands else None]
     look_again_ms = min((moment for moment in moments if moment is not None), default=None)
@@ -102,9 +103,13 @@ def _ready(conn: Connection, wanted: Claim) -> list[Row]:
 
 def _choose(
     conn: Connection, rates: RateRules, wanted: Claim, ready: list[Row], windows: dict[str, Window]
-) -> tuple[list[int], bool]:
-    """Which of them to hand out, taken from their windows; and whether more could be."""
-    chosen: list[int] = []
+) -> tuple[list[Row], bool]:
+    """Which of them to hand out, taken from their windows; and whether more could be.
+
+    All are looked at, also when there are enough: the window of each type tells how many of it are held back.
+    """
+    chosen: list[Row] = []
+    has_more = False
     for row in ready:
         command_type = row["command_type"]
         window = windows.get(command_type)
@@ -113,32 +118,38 @@ def _choose(
         if window.left <= 0:
             continue
         if len(chosen) == wanted.limit:
-            return chosen, True
+            has_more = True
+            continue
         window.take()
-        chosen.append(row["id"])
-    return chosen, False
+        chosen.append(row)
+    return chosen, has_more
 
 
 def _dispatch(
-    conn: Connection, trail: AuditTrail, options: ClaimOptions, caller: CollectorCaller, chosen: list[int]
+    conn: Connection,
+    options: ClaimOptions,
+    caller: CollectorCaller,
+    chosen: list[Row],
+    windows: dict[str, Window],
 ) -> list[Row]:
     lease_until = conn.now_ms + options.lease_seconds * 1000
     commands = []
-    for row_id in chosen:
+    for each in chosen:
         row = conn.one(
             SQL.dispatch,
-            id=row_id,
+            id=each["id"],
             status=_DISPATCHED,
             device_id=caller.device_id,
             lease_until=lease_until,
             nonce=str(uuid.uuid4()),
             now_ms=conn.now_ms,
         )
-        # Nothing: it has expired, and more have than settling takes in one go.
         if row is not None:
             commands.append(row)
-    if commands:
-        trail.record_all(conn, caller.site_id, [_entry(caller, row) for row in commands])
+        else:
+            _refuse_revoked(conn, caller)
+            # It has expired, and more have than settling takes in one go.
+            windows[each["command_type"]].put_back()
     return commands
 
 

@@ -100,11 +100,13 @@ SELECT id, rank, command_type FROM (
 ) AS power_mode
 
 -- name: dispatch
--- Hands a command to a collector: a new attempt with a nonce of its own. Nothing if it cannot be handed out any more.
+-- Hands a command to a collector: a new attempt with a nonce of its own. Nothing if it cannot be handed out any more,
+-- or not to this collector.
 UPDATE miner_commands
 SET status = :status, lease_owner = :device_id, lease_until = :lease_until, dispatched_at = :now_ms,
     attempt = attempt + 1, nonce = :nonce, signed_at = :now_ms
 WHERE id = :id AND status = 'pending' AND expires_at > :now_ms
+    AND EXISTS (SELECT 1 FROM edge_devices WHERE id = :device_id AND revoked_at IS NULL)
 RETURNING command_id, site_id, zone_id, miner_id, command_type, params, priority, expires_at, dedupe_key, nonce,
     signed_at, lease_until, attempt, retry_count, max_retries,
     -- How long it could have been handed out before it was; of a retry that is not known.

@@ -19,6 +19,10 @@ class FastPoll:
         self._cached = tokens.cached
         self._queries: dict[bytes, _Wanted] = {b"": (LIMIT_DEFAULT, 0, None)}
 
+    def at_once(self, _query: bytes, _token: bytes, _cursor: bytes, _date_line: bytes) -> bytes | None:
+        """Polls for commands have no cursor."""
+        return None
+
     def __call__(self, query: bytes, headers: dict[bytes, bytes], lane: Lane) -> bool:
         poll = self._poll
         authorization = headers.get(b"authorization", b"")

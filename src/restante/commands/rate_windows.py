@@ -71,6 +71,10 @@ class Window:
         self.left -= 1
         self.taken += 1
 
+    def put_back(self) -> None:
+        self.left += 1
+        self.taken -= 1
+
     def frees_at_ms(self, now_ms: int) -> int:
         """When the oldest hand-out within the window leaves it."""
         oldest = self.oldest_at_ms if self.oldest_at_ms is not None else max(now_ms, self.newest_at_ms)

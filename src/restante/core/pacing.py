@@ -18,9 +18,9 @@ def poll_interval_seconds(recipient_id: int, now_seconds: float, base_seconds: i
     """Whole seconds until the recipient should poll again: between half and one and a half of the base."""
     if base_seconds <= 1:
         return base_seconds
-    offset = (phase_of(recipient_id) * base_seconds - now_seconds) % base_seconds
-    wait = offset if offset >= base_seconds / 2 else offset + base_seconds
-    return max(1, int(wait))
+    # The phase is written out: this runs for every poll. Half of two or more is at least a second.
+    offset = (recipient_id * _GOLDEN % 1.0 * base_seconds - now_seconds) % base_seconds
+    return int(offset if offset + offset >= base_seconds else offset + base_seconds)
 
 
 def retry_after_seconds(recipient_id: int, least_seconds: float, spread_seconds: int) -> int:

@@ -31,6 +31,8 @@ class Queries:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._queries = _parse(path.read_text(encoding="utf-8"), path)
+        # Found as plain attributes, which is quicker than being asked for the name each time.
+        self.__dict__.update(self._queries)
 
     def __getattr__(self, name: str) -> Query:
         try:

@@ -36,14 +36,14 @@ class Bell(Generic[Tail, Waiter]):
         if generation == self.generation:
             self.hear(recipient, tail)
 
-    def hear(self, recipient: int, tail: Tail) -> None:
-        """Remember news, unless it is older than what is known."""
+    def hear(self, recipient: int, tail: Tail, follows: Tail | None = None) -> None:
+        """Remember news, unless it is older than what is known. What `follows` the known tail is newer, unasked."""
         known = self.known.get(recipient)
         if known is None:
             if len(self.known) >= self._recipients_max:
                 self._drop_some()
             self.known[recipient] = tail
-        elif self._is_newer(tail, known):
+        elif known == follows or self._is_newer(tail, known):
             self.known[recipient] = tail
 
     def forget_all(self) -> None:

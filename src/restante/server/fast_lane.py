@@ -99,6 +99,7 @@ class _FastLane(HttpToolsProtocol):
         self._is_within_message = False  # uvicorn's parser has begun a request and not finished it
         self._is_answering = False  # a hot request waits for its answer
         self._is_refused = False
+        self._is_at_rest = True  # between two requests, with none of uvicorn's machinery
         self._gathered = b""  # a hot request so far, whose body has not arrived whole
         self._behind = b""  # what arrived behind a hot request that is not answered yet
         self._owner: Waits | None = None
@@ -116,12 +117,22 @@ class _FastLane(HttpToolsProtocol):
         if over > 0:
             shared.refused_connections += 1
             self._is_refused = True
+            self._is_at_rest = False
             self.due = time.monotonic() + REFUSED_SECONDS
             if over > REFUSED_MAX:
                 self._refuse()
         shared.deadlines.watch(self)
 
     def data_received(self, data: bytes) -> None:
+        shared = self.shared
+        if self._is_at_rest and not shared.is_closing:
+            answer = shared.forms.at_once(data, shared.current_date_line())
+            if answer is not None:
+                self.transport.write(answer)
+                shared.hot_requests += 1
+                self._rest_until(shared.deadlines.now + shared.keep_alive_seconds)
+                return
+            self._is_at_rest = False
         if self._is_answering:
             self._keep_for_later(data)
         elif self._is_refused:
@@ -171,9 +182,6 @@ class _FastLane(HttpToolsProtocol):
         parts += (b"\r\n", answer.body)
         self._write(b"".join(parts))
 
-    def send_idle(self, tail: bytes) -> None:
-        self._write(b"HTTP/1.1 204 No Content\r\n%b%b\r\n" % (self.shared.current_date_line(), tail))
-
     def wait(self, owner: Waits, parked: Any, seconds: float) -> None:
         if self._is_answering:
             self._owner, self._parked = owner, parked
@@ -187,15 +195,19 @@ class _FastLane(HttpToolsProtocol):
         self._is_answering = False
         self._owner = self._parked = None
         shared = self.shared
-        self.due = due = shared.deadlines.now + shared.keep_alive_seconds
-        if due < self.slot * SLOT_SECONDS:  # sooner than this connection is looked at anyway
-            shared.deadlines.watch(self)
+        self._is_at_rest = not self._is_full and not self._is_refused
+        self._rest_until(shared.deadlines.now + shared.keep_alive_seconds)
         if shared.is_closing:
             self.transport.close()
         elif self._behind:
             behind, self._behind = self._behind, b""
             self.transport.resume_reading()
             self.data_received(behind)
+
+    def _rest_until(self, due: float) -> None:
+        self.due = due
+        if due < self.slot * SLOT_SECONDS:  # sooner than this connection is looked at anyway
+            self.shared.deadlines.watch(self)
 
     # Recognising a hot request.
 

@@ -6,7 +6,7 @@ yet, which is how many clients send it, the rest is waited for.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from restante.server.request_forms import (
@@ -17,7 +17,6 @@ from restante.server.request_forms import (
     FORMS_MAX,
     LINE,
     VERSION,
-    HotRequest,
     plain_headers,
 )
 from restante.web.hot import HotPost, HotPostHandler, Lane
@@ -31,6 +30,10 @@ _CONTENT_LENGTH_LENGTH = len(_CONTENT_LENGTH)
 _SEEN = frozenset([b"authorization", b"content-length", b"content-type", b"host", b"connection"])
 
 
+# As for the requests of request_forms: who answers, no query, and the headers it sees.
+PostRequest = tuple[Callable[[bytes, dict[bytes, bytes], Lane], bool], bytes, dict[bytes, bytes]]
+
+
 class Gather(Enum):
     """What to do with a request that is plain and known so far, and whose body has not arrived whole."""
 
@@ -42,7 +45,7 @@ class PostForms:
         self._posts = [(post.before_name, post.behind_name + VERSION, post.handler) for post in posts]
         self._forms: set[bytes] = set()
 
-    def recognise(self, data: bytes) -> HotRequest | Gather | None:
+    def recognise(self, data: bytes) -> PostRequest | Gather | None:
         line_end, head_end = data.find(LINE), data.find(END)
         found = self._handler_and_name(data[:line_end])
         if found is None or head_end < 0:

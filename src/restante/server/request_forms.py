@@ -26,8 +26,10 @@ VERSION = b" HTTP/1.1"
 # What no part of a request may hold, beside tabs and the ends of its lines.
 CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 AUTHORIZATION = b"\r\nAuthorization: "
+_BEARER = b"\r\nAuthorization: Bearer "
 _IF_NONE_MATCH = b"\r\nIf-None-Match: "
 AUTHORIZATION_LENGTH = len(AUTHORIZATION)
+_BEARER_LENGTH = len(_BEARER)
 _IF_NONE_MATCH_LENGTH = len(_IF_NONE_MATCH)
 
 # The headers a hot request may have: those a handler sees, and those that change nothing.
@@ -55,6 +57,22 @@ class RequestForms:
     def __init__(self, hot: Mapping[bytes, HotHandler]) -> None:
         self._hot = hot
         self._forms: dict[bytes, tuple[HotHandler, bytes]] = {}
+
+    def at_once(self, data: bytes, date_line: bytes) -> bytes | None:
+        """The answer to a request of a remembered form, if its handler has it at once."""
+        start = data.find(_BEARER)
+        cursor_start = data.find(_IF_NONE_MATCH, start)
+        if start < 0 or cursor_start < 0:
+            return None
+        token = start + _BEARER_LENGTH
+        token_end = data.find(LINE, token)
+        cursor = cursor_start + _IF_NONE_MATCH_LENGTH
+        cursor_end = data.find(LINE, cursor)
+        # The scheme is not part of a remembered form: it is where the value begins.
+        known = self._forms.get(data[: token - 7] + data[token_end:cursor] + data[cursor_end:])
+        if known is None:
+            return None
+        return known[0].at_once(known[1], data[token:token_end], data[cursor:cursor_end], date_line)
 
     def recognise(self, data: bytes) -> HotRequest | None:
         start = data.find(AUTHORIZATION)

@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 import structlog
 
@@ -32,6 +33,7 @@ log = structlog.get_logger()
 LIMIT_DEFAULT = 20
 LIMIT_MAX = 100
 WAIT_MAX_SECONDS = 30
+WOKEN_AT_ONCE = 256
 
 Reply = Callable[[Answer], None]
 
@@ -125,12 +127,17 @@ class Poll:
         self._presence.seen[device_id] = self.now
         return None
 
-    def idle_at_once(self, device_id: int, cursor: bytes) -> bytes | None:
-        """The 204's headers for a poll that does not wait, if memory alone shows that there is nothing new."""
-        if self.bell.known.get(device_id) != cursor:
+    def idle_answer(self, device_id: int, cursor: bytes, date_line: bytes) -> bytes | None:
+        """All bytes of the answer to a poll that does not wait, if memory alone shows that there is nothing new.
+
+        None if it does not, or if the device polls too often; then nothing has been counted.
+        """
+        if self.bell.known.get(device_id) != cursor or self.buckets.take(device_id, time.monotonic()) > 0.0:
             return None
+        self._presence.seen[device_id] = self.now
         self.totals.idle += 1
-        return b"etag: %b\r\ncache-control: no-store\r\nx-poll-interval: %d\r\n" % (
+        return b"HTTP/1.1 204 No Content\r\n%betag: %b\r\ncache-control: no-store\r\nx-poll-interval: %d\r\n\r\n" % (
+            date_line,
             cursor,
             self.interval_seconds(device_id, cursor),
         )
@@ -171,14 +178,15 @@ class Poll:
     def hear(self, published: Published) -> None:
         """News from a commit: remember the tail, and wake who waits for it, once for all that arrives together."""
         device_id = published.device_id
-        self.bell.hear(device_id, str(published.head.newest).encode())
+        before = b"%d-%d" % published.before
+        self.bell.hear(device_id, b"%d-%d" % published.head.newest, before)
         if not self.bell.waiting_for(device_id):
             return
         if not self._news:
             asyncio.get_running_loop().call_later(self.options.coalesce_seconds, self._wake)
         news = self._news.get(device_id)
         if news is None:
-            self._news[device_id] = _News(str(published.before).encode(), list(published.entries))
+            self._news[device_id] = _News(before, list(published.entries))
         else:
             news.entries.extend(published.entries)
 
@@ -195,14 +203,17 @@ class Poll:
             self.expire(poll)
 
     def _wake(self) -> None:
-        woken, self._news = self._news, {}
-        for device_id, news in woken.items():
+        """Answer who waits for the news, some at a time: the first are not to wait until the last are written."""
+        for device_id in list(islice(self._news, WOKEN_AT_ONCE)):
+            news = self._news.pop(device_id)
             for poll in list(self.bell.waiting_for(device_id)):
                 fresh = news.after(poll.cursor)
                 if fresh is None:
                     self._read_again(poll)
                 elif fresh:
                     self._give(poll, fresh[: poll.limit])
+        if self._news:
+            asyncio.get_running_loop().call_soon(self._wake)
 
     def _read_again(self, poll: ParkedPoll) -> None:
         self.bell.leave(poll.device_id, poll)
@@ -241,7 +252,7 @@ class Poll:
     def _give(self, poll: ParkedPoll, entries: list[LogEntry]) -> None:
         self.totals.with_signals += 1
         self.totals.signals += len(entries)
-        cursor = str(entries[-1].position).encode()
+        cursor = b"%d-%d" % entries[-1].position
         body = b'{"data":{"cursor":"%b","signals":[%b]}}' % (cursor, b",".join(entry.json for entry in entries))
         self._answer(poll, Answer(200, (JSON, *self._headers(poll.device_id, cursor)), body))
 

@@ -21,15 +21,18 @@ class Lane(Protocol):
 
     def send(self, answer: Answer, /) -> None: ...
 
-    def send_idle(self, tail: bytes, /) -> None:
-        """Send a 204 whose headers, after the date, are given as they go over the wire."""
-
     def wait(self, owner: Waits, parked: Any, seconds: float, /) -> None:
         """Have `owner.expire(parked)` called after that time, or `owner.abandon(parked)` if the client hangs up."""
 
 
 class HotHandler(Protocol):
     def __call__(self, query: bytes, headers: dict[bytes, bytes], lane: Lane, /) -> bool: ...
+
+    def at_once(self, query: bytes, token: bytes, cursor: bytes, date_line: bytes, /) -> bytes | None:
+        """The whole answer, if memory alone has it: the bearer token and If-None-Match are given as they were sent.
+
+        None if anything else is needed; then nothing has been done, and the request is asked for in full.
+        """
 
 
 class HotPostHandler(Protocol):
