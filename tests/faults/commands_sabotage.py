@@ -10,6 +10,7 @@ from typing import Any
 from restante.commands import acks, claims
 from restante.commands.claims import ClaimOptions
 from restante.commands.parts import CommandsParts
+from restante.commands.rate_windows import Window
 from restante.core.ack import Ack, Outcome, Standing, Verdict, judge, outcome_of
 from restante.core.command_states import LEASED, State
 from restante.core.errors import RestanteError
@@ -62,13 +63,17 @@ def lease_unmarked(_crash: Crash) -> None:
     seen: set[int] = set()
 
     def forgetful(
-        conn: Connection, trail: Any, options: ClaimOptions, caller: CollectorCaller, chosen: list[int]
+        conn: Connection,
+        options: ClaimOptions,
+        caller: CollectorCaller,
+        chosen: list[Row],
+        windows: dict[str, Window],
     ) -> list[Row]:
-        new = [row_id for row_id in chosen if row_id not in seen]
+        new = [row["id"] for row in chosen if row["id"] not in seen]
         seen.update(new)
         lease = {"lease_until": conn.now_ms + options.lease_seconds * 1000, "now_ms": conn.now_ms, "nonce": "none"}
         peeked = [row for row_id in new for row in conn.all(PEEK, id=row_id, **lease)]
-        return peeked + dispatch(conn, trail, options, caller, [row_id for row_id in chosen if row_id not in new])
+        return peeked + dispatch(conn, options, caller, [row for row in chosen if row["id"] not in new], windows)
 
     replace(claims, "_dispatch", forgetful)
 
