@@ -2,9 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
-
-from starlette.requests import Request
 
 from restante.commands.ack_body import AckBody, ExtendBody, read_ack
 from restante.commands.ack_desk import AckDesk
@@ -13,6 +10,7 @@ from restante.commands.poll import LIMIT_DEFAULT, LIMIT_MAX, WAIT_MAX_SECONDS, C
 from restante.commands.wire import SHAPE
 from restante.web.answer import Answer, json_answer
 from restante.web.ask import INT64_MAX, Ask, parse_int
+from restante.web.long_poll import long_poll
 from restante.web.routes import Access, Query, Route
 
 _LIMIT = Query(
@@ -79,20 +77,7 @@ class CollectorRoutes:
             # Its answer has no body: a command would be leased to somebody who is not told of it.
             return json_answer(b"")
         wanted = Claim(ask.collector, zone_id, limit)
-        loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Answer] = loop.create_future()
-        parked = self._poll.start(wanted, wait > 0, answered.set_result)
-        timer = loop.call_later(wait, self._poll.expire, parked) if wait else None
-        hang_up = asyncio.ensure_future(_hang_up(ask.request))
-        try:
-            either: list[asyncio.Future[Any]] = [answered, hang_up]
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            return answered.result() if answered.done() else Answer(204)
-        finally:
-            self._poll.abandon(parked)
-            hang_up.cancel()
-            if timer is not None:
-                timer.cancel()
+        return await long_poll(ask.request, self._poll, lambda reply: self._poll.start(wanted, wait > 0, reply), wait)
 
     async def ack(self, ask: Ask, body: AckBody) -> Answer:
         """What became of a command: succeeded, failed, deferred, rejected or running. An ACK that is sent again for the
@@ -115,9 +100,3 @@ async def _answered(ask_for: Callable[[Callable[[Answer], None]], None]) -> Answ
 
     ask_for(reply)
     return await answered
-
-
-async def _hang_up(request: Request) -> None:
-    message: Any = {}
-    while message.get("type") != "http.disconnect":
-        message = await request.receive()

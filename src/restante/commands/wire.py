@@ -15,6 +15,7 @@ Also the contract's times: UTC ISO 8601 with Z outside, milliseconds inside.
 """
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -165,7 +166,13 @@ SHAPE = CommandsShape()
 
 def iso(ms: int) -> str:
     """The moment in whole seconds, `2026-01-18T10:00:00Z`."""
-    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _iso_of_second(ms // 1000)
+
+
+# A poll writes four times, and most of them are of this very second or a fixed while after it.
+@lru_cache(4096)
+def _iso_of_second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def iso_or_none(ms: int | None) -> str | None:

@@ -1,16 +1,12 @@
 """`GET /apiv1/devices/self/updates` for the application: the plain way to the same poll that the fast lane takes."""
 
-import asyncio
-from typing import Any
-
-from starlette.requests import Request
-
 from restante.core.cursor import parse_cursor, parse_if_none_match
 from restante.core.errors import BadInput
-from restante.updates.poll import LIMIT_DEFAULT, LIMIT_MAX, WAIT_MAX_SECONDS, Poll
+from restante.updates.poll import LIMIT_DEFAULT, LIMIT_MAX, WAIT_MAX_SECONDS, ParkedPoll, Poll, Reply
 from restante.updates.wire import SHAPE
 from restante.web.answer import Answer
 from restante.web.ask import Ask
+from restante.web.long_poll import long_poll
 from restante.web.routes import Access, Query, Route
 
 _CURSOR = Query("cursor", "The last cursor seen; If-None-Match, where sent, takes precedence.", {"type": "string"})
@@ -54,29 +50,12 @@ class PollRoutes:
         refusal = self._poll.admit(ask.device.device_id)
         if refusal is not None:
             raise refusal
-        return await self._answer(ask, cursor, limit, wait)
+        device_id = ask.device.device_id
 
-    async def _answer(self, ask: Ask, cursor: bytes | None, limit: int, wait: int) -> Answer:
-        loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Answer] = loop.create_future()
-        parked = self._poll.start(ask.device.device_id, cursor, limit, wait > 0, answered.set_result)
-        timer = loop.call_later(wait, self._poll.expire, parked) if wait else None
-        hang_up = asyncio.ensure_future(_hang_up(ask.request))
-        try:
-            either: list[asyncio.Future[Any]] = [answered, hang_up]
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            return answered.result() if answered.done() else Answer(204)
-        finally:
-            self._poll.abandon(parked)
-            hang_up.cancel()
-            if timer is not None:
-                timer.cancel()
+        def start(reply: Reply) -> ParkedPoll:
+            return self._poll.start(device_id, cursor, limit, wait > 0, reply)
 
-
-async def _hang_up(request: Request) -> None:
-    message: Any = {}
-    while message.get("type") != "http.disconnect":
-        message = await request.receive()
+        return await long_poll(ask.request, self._poll, start, wait)
 
 
 def _cursor_of(ask: Ask) -> bytes | None:
