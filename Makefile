@@ -24,7 +24,9 @@ $(VENV)/.run: requirements/run.txt pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.test: requirements/test.txt $(VENV)/.run
+# The services first: one of the drivers that the tests use is compiled against a library of theirs.
+$(VENV)/.test: requirements/test.txt scripts/install-services $(VENV)/.run
+	scripts/install-services
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/test.txt
 	@touch $@
 
@@ -36,7 +38,6 @@ check: install-test
 	$(BIN)/pytest -q -m "not slow" -n 2
 
 test: install-test
-	scripts/install-services
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -54,7 +55,6 @@ lock: install-test
 		--strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header $$set.in -o $$set.txt; done
 
 bench: install-test
-	scripts/install-services
 	$(BIN)/python -m bench
 
 clean:
