@@ -154,6 +154,10 @@ SEALED = {
         "hmac_secret",
         "(site_id, device_name, token_hash, hmac_secret, created_at) VALUES (1, 'a', x'', x'01', 1)",
     ),
+    "event_signing_keys": (
+        "sealed_key",
+        "(kid, alg, public_jwk, sealed_key, created_at) VALUES ('k', 'PS256', '{}', x'01', 1)",
+    ),
 }
 
 

@@ -3,8 +3,8 @@ from starlette.requests import Request
 
 from restante.core.errors import NotAllowed, NotAuthenticated
 from restante.database.database import Database
-from restante.identity import api_keys, sessions, users
-from restante.identity.callers import Caller, DeviceCaller, KeyHolder, Person, Role
+from restante.identity import api_keys, client_tokens, sessions, users
+from restante.identity.callers import Caller, ClientCaller, DeviceCaller, KeyHolder, Person, Role
 from restante.identity.device_tokens import DeviceTokens
 from restante.identity.issuers import OutsideIssuers
 from restante.identity.master_key import MasterKey
@@ -13,6 +13,7 @@ from restante.web.access import ROLE_NEEDED, SESSION_COOKIE, Gate, bearer_token
 from restante.web.routes import Access
 from tests.conftest import ManualClock
 from tests.identity.population import add_device
+from tests.identity.test_client_tokens import add_client
 
 HOST = "restante.test"
 ROLES = list(Role)
@@ -94,8 +95,21 @@ async def test_a_device_gets_through_its_door_and_no_other(house: House) -> None
             assert await house.admits(bearing(house.device_token), access) == 401
 
 
+async def test_a_client_gets_through_its_door_with_the_scope_for_it(house: House) -> None:
+    client = house.database.write_now(add_client)
+    polling = house.database.write_now(client_tokens.issue, client, "eventpolling", None, 60)
+    other = house.database.write_now(client_tokens.issue, client, "accounts", None, 60)
+    caller = await house.admits(bearing(polling), Access.client)
+    assert isinstance(caller, ClientCaller)
+    assert caller.id == client
+    assert await house.admits(bearing(other), Access.client) == 403
+    for access in Access:
+        if access not in (Access.open, Access.client):
+            assert await house.admits(bearing(polling), access) == 401
+
+
 async def test_people_and_keys_do_not_get_through_the_doors_of_machines(house: House) -> None:
-    for access in (Access.device, Access.collector):
+    for access in (Access.device, Access.collector, Access.client):
         assert await house.admits(request(cookie=house.cookies[Role.admin]), access) == 401
         assert await house.admits(bearing(house.keys[Role.admin]), access) == 401
 
@@ -118,7 +132,7 @@ async def test_a_role_is_enough_or_it_is_not(house: House, access: Access) -> No
 
 
 def test_every_door_is_somebodys() -> None:
-    by_kind = {Access.open, Access.device, Access.collector, Access.person}
+    by_kind = {Access.open, Access.device, Access.collector, Access.client, Access.person}
     assert by_kind | set(ROLE_NEEDED) == set(Access)
 
 

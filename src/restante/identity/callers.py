@@ -1,4 +1,7 @@
-"""Who is calling: a device, a collector, a person or the holder of an API key, and what their role lets them do."""
+"""Who is calling: a device, a collector, a client of event polling, a person or the holder of an API key.
+
+What people and keys may do is their role's to say.
+"""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -45,6 +48,23 @@ class CollectorCaller(NamedTuple):
     zone_id: int | None  # a collector of one zone is handed that zone's commands only
 
 
+class ClientCaller(NamedTuple):
+    """A client of event polling, with an access token that held at the time of verification."""
+
+    id: int  # its row
+    client_id: str  # its name outside
+    scopes: frozenset[str]
+    # The certificate the token is bound to (RFC 8705 `x5t#S256`): a call must come with it. None: bound to none.
+    thumbprint: str | None
+    expires_at: float  # seconds since the epoch
+
+
+class ClientRevoked(NamedTuple):
+    """Announced by the commit that ends access of a client: whoever remembers its tokens forgets them."""
+
+    id: int
+
+
 class CollectorRevoked(NamedTuple):
     """Announced by the commit that ends a collector's token: whoever remembers it forgets it."""
 
@@ -57,4 +77,4 @@ class DeviceRevoked(NamedTuple):
     device_id: int
 
 
-Caller = DeviceCaller | CollectorCaller | Person | KeyHolder
+Caller = DeviceCaller | CollectorCaller | ClientCaller | Person | KeyHolder

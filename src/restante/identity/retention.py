@@ -1,7 +1,7 @@
-"""What identity throws away: sessions, codes, refresh families and signing keys whose time is over."""
+"""What identity throws away: sessions, codes, refresh families, clients' tokens and signing keys whose time is over."""
 
 from restante.database.connection import Connection
-from restante.identity import device_codes, refresh_tokens, registration_codes, sessions, signing_keys
+from restante.identity import client_tokens, device_codes, refresh_tokens, registration_codes, sessions, signing_keys
 
 
 def forget_expired(conn: Connection) -> int:
@@ -14,5 +14,6 @@ def forget_expired(conn: Connection) -> int:
             registration_codes.forget_expired,
             refresh_tokens.forget_expired,
             signing_keys.forget_expired,
+            client_tokens.forget_expired,
         )
     )

@@ -23,6 +23,7 @@ from restante.delivery.presence import Presence
 from restante.delivery.retention import Retention
 from restante.delivery.signals import Signal
 from restante.identity import retention as identity_retention
+from restante.identity.client_tokens import ClientTokens
 from restante.identity.collector_tokens import CollectorTokens
 from restante.identity.device_tokens import DeviceTokens
 from restante.identity.issuers import OutsideIssuers
@@ -71,7 +72,8 @@ class Node:
             cache_entries_max=settings.token_cache_max,
         )
         self.collector_tokens = CollectorTokens(self.database)
-        self.gate = Gate(self.database, self.tokens, self.collector_tokens)
+        self.client_tokens = ClientTokens(self.database)
+        self.gate = Gate(self.database, self.tokens, self.collector_tokens, self.client_tokens)
         self.commands = CommandsParts(self.database, master_key, self.collector_tokens, commands_options(settings))
         self.presence = Presence(self.database)
         self.poll = Poll(LogReader(self.database), self.presence, poll_options(settings))
@@ -152,6 +154,7 @@ class Node:
         while True:
             await self.foreign_commits.wait()
             await self.tokens.catch_up()
+            await self.client_tokens.catch_up()
             await self.commands.catch_up()
             self.poll.rollout = await self.database.read(rollout.current)
 

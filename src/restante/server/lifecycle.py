@@ -23,7 +23,7 @@ from starlette.types import Lifespan
 from restante.database.writer import ForeignCommit
 from restante.delivery.log import Published
 from restante.delivery.outbox import Enqueued
-from restante.identity.callers import DeviceRevoked
+from restante.identity.callers import ClientRevoked, DeviceRevoked
 from restante.server.fast_lane import fast_lane_class
 from restante.server.services import kept_running
 from restante.server.setting_kinds import Address
@@ -136,6 +136,7 @@ def hear(node: "Node", announced: list[object]) -> None:
             # What was not heard may be news: knowledge that may be wrong is dropped, and read again.
             log.exception("an announcement could not be passed on", announced=type(event).__name__)
             node.tokens.forget_all()
+            node.client_tokens.forget_all()
             node.poll.look_again()
 
 
@@ -150,6 +151,8 @@ def _hear_one(node: "Node", event: object) -> None:
             node.wrap_worker.ring()
         case DeviceRevoked(device_id=device_id):
             node.tokens.forget_device(device_id)
+        case ClientRevoked():
+            node.client_tokens.forget_all()
         case RolloutChanged(rollout=changed):
             node.poll.rollout = changed
         case ForeignCommit():

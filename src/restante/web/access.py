@@ -1,8 +1,8 @@
 """The gate: finds out who is calling, and lets them through or not. The only place where a route's access is decided.
 
-A device shows a JWT, a collector its token, a program an API key, all as `Authorization: Bearer …`; a person has a
-session cookie. None can be taken for another: collectors' tokens and API keys are known by their prefixes, everything
-else in that header is a device token.
+A device shows a JWT, a collector or a client its token, a program an API key, all as `Authorization: Bearer …`; a
+person has a session cookie. None can be taken for another: clients' and collectors' tokens and API keys are known by
+their prefixes, everything else in that header is a device token.
 """
 
 from starlette.requests import Request
@@ -10,12 +10,14 @@ from starlette.requests import Request
 from restante.core.errors import NotAllowed, NotAuthenticated
 from restante.database.database import Database
 from restante.identity import api_keys, sessions
-from restante.identity.callers import Caller, KeyHolder, Person, Role
+from restante.identity.callers import Caller, ClientCaller, KeyHolder, Person, Role
+from restante.identity.client_tokens import ClientTokens
 from restante.identity.collector_tokens import CollectorTokens
 from restante.identity.device_tokens import DeviceTokens
 from restante.web.routes import Access
 
 SESSION_COOKIE = "restante_session"
+POLLING_SCOPE = "eventpolling"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 ROLE_NEEDED = {
@@ -32,11 +34,16 @@ FLEET_WIDE = (Access.oversee, Access.steer)
 
 class Gate:
     def __init__(
-        self, database: Database, device_tokens: DeviceTokens, collector_tokens: CollectorTokens | None = None
+        self,
+        database: Database,
+        device_tokens: DeviceTokens,
+        collector_tokens: CollectorTokens | None = None,
+        client_tokens: ClientTokens | None = None,
     ) -> None:
         self._database = database
         self._device_tokens = device_tokens
         self._collector_tokens = collector_tokens or CollectorTokens(database)
+        self._client_tokens = client_tokens or ClientTokens(database)
 
     async def admit(self, request: Request, access: Access) -> Caller | None:
         """The caller, if the route is for them; NotAuthenticated or NotAllowed if not."""
@@ -46,6 +53,8 @@ class Gate:
             return await self._device_tokens.verify(bearer_token(request))
         if access is Access.collector:
             return await self._collector_tokens.verify(bearer_token(request))
+        if access is Access.client:
+            return await self._client(request)
         caller = await self._person_or_key(request)
         if access is Access.person:
             if not isinstance(caller, Person):
@@ -59,6 +68,12 @@ class Gate:
         """The person signed in, if any: for pages that greet a stranger with a form instead of an error."""
         token = request.cookies.get(SESSION_COOKIE)
         return await self._database.read(sessions.find, token) if token else None
+
+    async def _client(self, request: Request) -> ClientCaller:
+        caller = await self._client_tokens.verify(bearer_token(request), None)
+        if POLLING_SCOPE not in caller.scopes:
+            raise NotAllowed(f"this needs an access token of scope {POLLING_SCOPE}")
+        return caller
 
     async def _person_or_key(self, request: Request) -> Person | KeyHolder:
         if "authorization" in request.headers:

@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 
 from restante.core.errors import BadInput, NotFound, RestanteError, TooLarge, WrongMediaType
-from restante.identity.callers import Caller, CollectorCaller, DeviceCaller, KeyHolder, Person
+from restante.identity.callers import Caller, ClientCaller, CollectorCaller, DeviceCaller, KeyHolder, Person
 
 T = TypeVar("T")
 
@@ -41,6 +41,12 @@ class Ask:
         return self.caller
 
     @property
+    def client(self) -> ClientCaller:
+        """The calling client, where the route admits clients only."""
+        assert isinstance(self.caller, ClientCaller)  # noqa: S101 — the gate admits nobody else
+        return self.caller
+
+    @property
     def person(self) -> Person:
         """The person signed in, where the route admits people only."""
         assert isinstance(self.caller, Person)  # noqa: S101 — the gate admits nobody else
@@ -58,6 +64,8 @@ class Ask:
                 return f"device:{device_id}"
             case CollectorCaller(device_id=device_id):
                 return f"collector:{device_id}"
+            case ClientCaller(client_id=client_id):
+                return f"client:{client_id}"
             case _:
                 return "anonymous"
 

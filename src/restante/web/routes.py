@@ -21,6 +21,7 @@ class Access(Enum):
     open = "anyone"
     device = "a device, with its access token"
     collector = "a collector, with its token"
+    client = "a client of event polling, with an access token of scope eventpolling"
     person = "a signed-in person"
     read = "a signed-in person or API key, role viewer or higher"
     operate = "a signed-in person or API key, role operator or higher"

@@ -1,0 +1,117 @@
+-- Event polling: clients and their access tokens, the keys event tokens are signed with, the inbox of each client.
+-- All times are milliseconds since the epoch. Secrets are kept hashed (what callers show us) or sealed (what we use).
+
+-- Who polls: third parties of a bank, receivers of shared signals. A suspended client is refused everywhere and its
+-- events are kept.
+CREATE TABLE event_clients (
+    id                         INTEGER PRIMARY KEY AUTOINCREMENT,
+    client_id                  TEXT NOT NULL UNIQUE,
+    name                       TEXT NOT NULL,
+    token_endpoint_auth_method TEXT NOT NULL CHECK (token_endpoint_auth_method IN
+                                   ('tls_client_auth', 'private_key_jwt', 'client_secret_basic')),
+    secret_hash                BLOB,
+    jwks                       TEXT,
+    tls_subject_dn             TEXT,
+    scope                      TEXT NOT NULL,
+    set_signing_alg            TEXT NOT NULL CHECK (set_signing_alg IN ('PS256', 'ES256', 'EdDSA', 'RS256')),
+    created_at                 INTEGER NOT NULL,
+    suspended_at               INTEGER,
+    last_poll_at               INTEGER
+);
+
+-- Access tokens we gave out. A token bound to a certificate is good only together with it.
+CREATE TABLE client_access_tokens (
+    token_hash BLOB PRIMARY KEY,
+    client     INTEGER NOT NULL REFERENCES event_clients (id),
+    scope      TEXT NOT NULL,
+    thumbprint TEXT,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+);
+CREATE INDEX ix_client_access_tokens_client ON client_access_tokens (client);
+CREATE INDEX ix_client_access_tokens_expires ON client_access_tokens (expires_at);
+
+-- The keys event tokens are signed with. Of each algorithm the newest signs; one that was followed by another is
+-- published until published_until, and a withdrawn one no more.
+CREATE TABLE event_signing_keys (
+    id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    kid             TEXT NOT NULL UNIQUE,
+    alg             TEXT NOT NULL CHECK (alg IN ('PS256', 'ES256', 'EdDSA', 'RS256')),
+    public_jwk      TEXT NOT NULL,
+    sealed_key      BLOB NOT NULL,
+    created_at      INTEGER NOT NULL,
+    published_until INTEGER
+);
+CREATE INDEX ix_event_signing_keys_alg ON event_signing_keys (alg, id);
+
+-- One row an event and client, in the order of publishing. What is to be signed (claims) makes room for the signed
+-- token, whose bytes never change. A jti is never used again, so acknowledged rows leave theirs behind when evicted.
+--   unsigned ─▶ ready ─▶ acknowledged ─▶ evicted
+--                 └────▶ errored ─▶ ready (released) | dropped
+CREATE TABLE event_inbox (
+    id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    client          INTEGER NOT NULL REFERENCES event_clients (id),
+    jti             TEXT NOT NULL UNIQUE,
+    txn             TEXT NOT NULL,
+    event_types     TEXT NOT NULL,
+    status          TEXT NOT NULL CHECK (status IN ('unsigned', 'ready', 'acknowledged', 'errored', 'dropped')),
+    profile         TEXT NOT NULL CHECK (profile IN ('open-banking', 'shared-signals')),
+    stream          INTEGER,
+    claims          TEXT,
+    token           TEXT,
+    kid             TEXT,
+    created_at      INTEGER NOT NULL,
+    -- Delivered at least once; with a delivery window, not handed out again before visible_at.
+    first_sent_at   INTEGER,
+    last_sent_at    INTEGER,
+    sent_count      INTEGER NOT NULL DEFAULT 0,
+    visible_at      INTEGER NOT NULL DEFAULT 0,
+    finished_at     INTEGER,
+    err             TEXT,
+    err_description TEXT,
+    -- Real Time Notification: when to try next (NULL: not to be pushed, or no more), and how often it was tried.
+    push_at         INTEGER,
+    push_attempts   INTEGER NOT NULL DEFAULT 0,
+    push_claimed_by TEXT,
+    push_problem    TEXT
+);
+CREATE INDEX ix_event_inbox_open ON event_inbox (client, id) WHERE status IN ('unsigned', 'ready');
+CREATE INDEX ix_event_inbox_unsigned ON event_inbox (id) WHERE status = 'unsigned';
+CREATE INDEX ix_event_inbox_errored ON event_inbox (client, id) WHERE status = 'errored';
+CREATE INDEX ix_event_inbox_finished ON event_inbox (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX ix_event_inbox_push ON event_inbox (push_at) WHERE push_at IS NOT NULL;
+
+-- What a client asked for itself. Without a row it is sent events of all types, by polling.
+CREATE TABLE event_subscriptions (
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
+    public_id    TEXT NOT NULL UNIQUE,
+    client       INTEGER NOT NULL UNIQUE REFERENCES event_clients (id),
+    callback_url TEXT,
+    version      TEXT NOT NULL,
+    event_types  TEXT,
+    created_at   INTEGER NOT NULL,
+    updated_at   INTEGER NOT NULL
+);
+
+-- A receiver's stream of shared signals. A paused one keeps what is published, a disabled one is sent nothing.
+CREATE TABLE event_streams (
+    id               INTEGER PRIMARY KEY AUTOINCREMENT,
+    public_id        TEXT NOT NULL UNIQUE,
+    client           INTEGER NOT NULL UNIQUE REFERENCES event_clients (id),
+    status           TEXT NOT NULL CHECK (status IN ('enabled', 'paused', 'disabled')),
+    status_reason    TEXT,
+    events_requested TEXT NOT NULL,
+    description      TEXT,
+    all_subjects     INTEGER NOT NULL DEFAULT 1,
+    created_at       INTEGER NOT NULL,
+    updated_at       INTEGER NOT NULL
+);
+CREATE TABLE event_stream_subjects (
+    stream       INTEGER NOT NULL REFERENCES event_streams (id) ON DELETE CASCADE,
+    subject_hash BLOB NOT NULL,
+    subject      TEXT NOT NULL,
+    is_added     INTEGER NOT NULL,
+    verified     INTEGER NOT NULL DEFAULT 1,
+    updated_at   INTEGER NOT NULL,
+    PRIMARY KEY (stream, subject_hash)
+) WITHOUT ROWID;
