@@ -7,6 +7,7 @@ import pytest
 from restante.database.connection import Connection
 from restante.database.database import READERS, Database
 from restante.database.errors import DatabaseError, DatabaseUnavailable, UniqueViolation
+from restante.database.hot import Failed, HotOperation
 from restante.database.sqlite import SqliteEngine
 from tests.database.notes import Refused, add, add_and_announce, add_then_refuse, everything, refuse
 
@@ -150,3 +151,44 @@ def test_many_threads_may_read_at_once(database: Database) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: database.read_now(everything), range(200)))
     assert answers == [["a"]] * 200
+
+
+def shout(conn: Connection, texts: list[str]) -> list[str | Failed]:
+    return [Failed(Refused(text)) if text == "bad" else add(conn, text).upper() for text in texts]
+
+
+SHOUT: HotOperation[str, str] = HotOperation(shout)
+
+
+async def test_hot_calls_get_each_their_own_result_or_error(database: Database) -> None:
+    calls = (database.run_hot(SHOUT, text) for text in ("a", "bad", "b"))
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert outcomes[::2] == ["A", "B"]
+    assert isinstance(outcomes[1], Refused)
+    assert database.read_now(everything) == ["a", "b"]
+
+
+def test_hot_calls_without_a_loop_are_the_same(database: Database) -> None:
+    assert database.run_hot_now(SHOUT, "a") == "A"
+    with pytest.raises(Refused):
+        database.run_hot_now(SHOUT, "bad")
+
+
+async def test_a_hot_call_whose_caller_went_away_before_its_turn_is_not_done(database: Database) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(_conn: Connection) -> None:
+        begun.set()
+        assert go_on.wait(SOON)
+
+    holding = database.submit(hold)
+    await asyncio.to_thread(begun.wait, SOON)
+    task = asyncio.ensure_future(database.run_hot(SHOUT, "no"))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go_on.set()
+    await asyncio.wrap_future(holding)
+    assert await database.run_hot(SHOUT, "yes") == "YES"
+    assert await database.read(everything) == ["yes"]

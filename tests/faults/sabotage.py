@@ -108,15 +108,16 @@ def answer_early(crash: Crash, owner: object, name: str) -> None:
         is_at_stake = True
         return work(*args)
 
-    def run_together(self: Writer, jobs: list[Any]) -> None:
+    def run_together(self: Writer, works: list[Any]) -> None:
         nonlocal is_at_stake
         is_at_stake = False
         self._conn.begin()
-        for job in jobs:
+        for work in works:
             try:
-                job.future.set_result(job.work(self._conn))
+                work.run(self._conn)
+                work.answer()
             except RestanteError as error:
-                job.future.set_exception(error)
+                work.fail(error)
         if is_at_stake:
             # Time enough for the answer to reach its client.
             time.sleep(0.05)

@@ -3,6 +3,10 @@
     settings = await database.read(install_configs.current, device_id)
     await database.write(install_configs.put, emit, device_id, items)
 
+Operations that many callers want at the same moment are run for all of them at once: see `hot.py`.
+
+    claimed = await database.run_hot(claims, wanted)
+
 A command line without an event loop uses `read_now` and `write_now`: the same functions, the same transactions.
 """
 
@@ -10,17 +14,28 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 from restante.database.connection import Connection
 from restante.database.engine import Engine, EngineConnection
 from restante.database.errors import DatabaseError, DatabaseUnavailable
+from restante.database.hot import Asked, Failed, HotCall, HotOperation, Result
 from restante.database.writer import CommitListener, Writer
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 2
+
+
+def _resolve(answered: "Future[Result] | asyncio.Future[Result]", outcome: Result | Failed) -> None:
+    if answered.cancelled():
+        return
+    if isinstance(outcome, Failed):
+        answered.set_exception(outcome.error)
+    else:
+        answered.set_result(outcome)
 
 
 class Database:
@@ -49,6 +64,30 @@ class Database:
     def submit(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """As `write`, for callers that are not tasks."""
         return self._writer.submit(lambda conn: work(conn, *args, **kwargs))
+
+    async def run_hot(self, operation: HotOperation[Asked, Result], asked: Asked) -> Result:
+        """As `write`, together with the other calls of the operation that wait."""
+        answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        call = self.submit_hot(operation, asked, partial(_resolve, answered))
+        try:
+            return await answered
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
+
+    def submit_hot(
+        self, operation: HotOperation[Asked, Result], asked: Asked, then: Callable[[Result | Failed], None]
+    ) -> HotCall[Asked, Result]:
+        """As `run_hot`, for callers that are not tasks: `then` gets the outcome, in the loop that this is called in."""
+        call = HotCall(operation, asked, then, asyncio.get_running_loop())
+        self._writer.submit_hot(call)
+        return call
+
+    def run_hot_now(self, operation: HotOperation[Asked, Result], asked: Asked) -> Result:
+        """As `run_hot`, without a loop."""
+        answered: Future[Result] = Future()
+        self._writer.submit_hot(HotCall(operation, asked, partial(_resolve, answered), None))
+        return answered.result()
 
     def on_commit(self, listener: CommitListener) -> None:
         """Have the listener called, in the writer's thread, with what each commit announced."""

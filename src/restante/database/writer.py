@@ -1,8 +1,11 @@
 """The group-committing writer: many requests, one transaction, one flush to disk.
 
-    request ─▶ queue ─▶ writer thread: BEGIN · a() · b() · c() · COMMIT ─▶ answers to a, b, c
+    request ─▶ queue ─▶ writer thread: BEGIN · a() · b() · hot([c, d]) · COMMIT ─▶ answers to a, b, c, d
 
-Must always hold: a future is resolved only after the commit that contains its effect. One that raises costs nobody
+All of a batch are under way at the same time, so their order is nobody's promise: ordinary writes run in the order they
+came, then each hot operation (`hot.py`) once, with all of its calls.
+
+Must always hold: nobody is answered before the commit that contains their effect. One that raises costs nobody
 else anything: if it changed no row it simply fails; if it did, the batch is rolled back and its members run again,
 one by one, each in a transaction of its own.
 """
@@ -13,13 +16,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import structlog
 
 from restante.database.connection import Connection
 from restante.database.engine import EngineConnection
 from restante.database.errors import DatabaseError, DatabaseUnavailable
+from restante.database.hot import Failed, HotCall, HotCalls, hand_back, together
 
 log = structlog.get_logger()
 
@@ -34,10 +38,29 @@ class ForeignCommit:
     """Another process changed the database: what this process remembers about it may be out of date."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Job:
+    """An ordinary write: a function, and who waits for what it returns."""
+
     work: Callable[[Connection], Any]
     future: Future[Any]
+    result: Any = None
+    size: ClassVar[int] = 1
+
+    def run(self, conn: Connection) -> None:
+        self.result = self.work(conn)
+
+    def alone(self) -> "list[_Job]":
+        return [self]
+
+    def answer(self) -> None:
+        self.future.set_result(self.result)
+
+    def fail(self, error: BaseException) -> None:
+        self.future.set_exception(error)
+
+
+_Work = _Job | HotCalls
 
 
 class Writer:
@@ -46,7 +69,7 @@ class Writer:
     def __init__(self, conn: EngineConnection, listeners: Sequence[CommitListener]) -> None:
         self._conn = conn
         self._listeners = listeners
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Job | HotCall[Any, Any] | None] = queue.SimpleQueue()
         self._accepting = threading.Lock()
         self._is_closed = False
         self._foreign = conn.foreign_commits()
@@ -65,6 +88,14 @@ class Writer:
         future.set_exception(DatabaseUnavailable("the database is closed"))
         return future
 
+    def submit_hot(self, call: HotCall[Any, Any]) -> None:
+        with self._accepting:
+            if not self._is_closed:
+                self._queue.put(call)
+                return
+        call.outcome = Failed(DatabaseUnavailable("the database is closed"))
+        hand_back([call])
+
     def close(self) -> None:
         """Finish what was accepted, then end the thread."""
         with self._accepting:
@@ -78,15 +109,18 @@ class Writer:
         while not closing:
             batch = self._next_batch()
             closing = None in batch
-            jobs = [job for job in batch if job is not None and job.future.set_running_or_notify_cancel()]
-            if jobs:
-                self._run_together(jobs)
+            works: list[_Work] = [
+                job for job in batch if isinstance(job, _Job) and job.future.set_running_or_notify_cancel()
+            ]
+            works += together(call for call in batch if isinstance(call, HotCall))
+            if works:
+                self._run_together(works)
             # Looked at by the clock, not when idle: a writer that is never idle has neighbours too.
             if time.monotonic() >= self._foreign_check_at:
                 self._notice_foreign_commit()
                 self._foreign_check_at = time.monotonic() + FOREIGN_COMMIT_CHECK_SECONDS
 
-    def _next_batch(self) -> list[_Job | None]:
+    def _next_batch(self) -> list[_Job | HotCall[Any, Any] | None]:
         """All that wait, up to a bound; nothing if nobody comes for a while."""
         try:
             batch = [self._queue.get(timeout=FOREIGN_COMMIT_CHECK_SECONDS)]
@@ -96,41 +130,43 @@ class Writer:
             batch.append(self._queue.get())
         return batch
 
-    def _run_together(self, jobs: list[_Job]) -> None:
+    def _run_together(self, works: Sequence[_Work]) -> None:
         """Run all in one transaction; alone, one by one, those that a failing neighbour would drag along."""
-        results: list[tuple[_Job, Any]] = []
-        failed: list[tuple[_Job, BaseException]] = []
+        failed: dict[_Work, BaseException] = {}
         try:
             self._conn.begin()
-            for job in jobs:
+            for work in works:
                 changes = self._conn.changes
                 try:
-                    results.append((job, job.work(self._conn)))
+                    work.run(self._conn)
                 except BaseException as error:
-                    if self._conn.changes != changes or isinstance(error, DatabaseError):
+                    if self._conn.changes != changes or isinstance(error, DatabaseError) or work.size > 1:
                         raise
-                    failed.append((job, error))
+                    failed[work] = error
             announced = self._conn.commit()
         except BaseException as error:
             # Not even an exit may end this thread: others' requests wait for it. It ends whoever waits for this job.
             self._undo()
-            if len(jobs) == 1:
-                jobs[0].future.set_exception(error)
-            elif isinstance(error, DatabaseUnavailable):
-                for job in jobs:
-                    job.future.set_exception(error)
-            else:
-                for job in jobs:
-                    self._run_together([job])
+            self._run_apart([each for work in works for each in work.alone()], error)
             return
         self.commits += 1
-        self.writes += len(results)
+        self.writes += sum(work.size for work in works if work not in failed)
         if announced:
             self._tell(announced)
-        for job, result in results:
-            job.future.set_result(result)
-        for job, failure in failed:
-            job.future.set_exception(failure)
+        for work in works:
+            if work not in failed:
+                work.answer()
+        for work, failure in failed.items():
+            work.fail(failure)
+
+    def _run_apart(self, works: Sequence[_Work], error: BaseException) -> None:
+        """What could not run together: each in a transaction of its own, unless that would fail for the same reason."""
+        if len(works) == 1 or isinstance(error, DatabaseUnavailable):
+            for work in works:
+                work.fail(error)
+        else:
+            for work in works:
+                self._run_together([work])
 
     def _undo(self) -> None:
         try:
