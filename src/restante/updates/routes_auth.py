@@ -24,13 +24,13 @@ from restante.identity.sign_in import SignIn
 from restante.updates import device_sessions
 from restante.updates.approval import Approval
 from restante.updates.device_sessions import MayCall, MayRegister
-from restante.updates.origin import address_of, base_url_of, user_agent_of
 from restante.updates.session_cookie import SessionCookie
 from restante.updates.session_wire import Session, session_of
 from restante.updates.wire import REFRESH_ROTATED_KEY, SHAPE
 from restante.web.access import SESSION_COOKIE, Gate, refuse_foreign_origin
 from restante.web.answer import Answer
 from restante.web.ask import Ask
+from restante.web.origin import address_of, base_url_of, user_agent_of
 from restante.web.routes import Access, Route
 
 TAG = "authentication"

@@ -17,10 +17,10 @@ from restante.identity.refresh_key import RefreshKey
 from restante.updates import device_sessions
 from restante.updates.device_sessions import Registered
 from restante.updates.devices import Details, Device
-from restante.updates.origin import TEXT_LENGTH_MAX, address_of, user_agent_of
 from restante.updates.session_wire import Session, session_of
 from restante.updates.wire import SHAPE
 from restante.web.ask import Ask
+from restante.web.origin import TEXT_LENGTH_MAX, address_of, user_agent_of
 from restante.web.routes import Access, Route
 
 TAG = "devices"

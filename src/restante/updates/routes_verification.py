@@ -19,13 +19,13 @@ from restante.identity import sessions
 from restante.identity.callers import Person
 from restante.identity.sign_in import SignIn
 from restante.updates.approval import Approval
-from restante.updates.origin import address_of
 from restante.updates.pages import PAGE, TAG, read_form, render
 from restante.updates.routes_auth import VERIFICATION_PATH
 from restante.updates.session_cookie import SessionCookie
 from restante.web.access import SESSION_COOKIE, Gate, refuse_foreign_origin
 from restante.web.answer import NO_STORE, Answer, html_answer
 from restante.web.ask import Ask
+from restante.web.origin import address_of
 from restante.web.routes import Access, Query, Route
 
 CODE_LENGTH_MAX = 32

@@ -69,17 +69,18 @@ CREATE TABLE event_inbox (
     finished_at     INTEGER,
     err             TEXT,
     err_description TEXT,
-    -- Real Time Notification: when to try next (NULL: not to be pushed, or no more), and how often it was tried.
+    -- Real Time Notification: when to try next (NULL: not to be pushed, or no more), how often and since when it was
+    -- tried, and what came of the last time.
     push_at         INTEGER,
     push_attempts   INTEGER NOT NULL DEFAULT 0,
-    push_claimed_by TEXT,
+    push_first_at   INTEGER,
     push_problem    TEXT
 );
 CREATE INDEX ix_event_inbox_open ON event_inbox (client, id) WHERE status IN ('unsigned', 'ready');
 CREATE INDEX ix_event_inbox_unsigned ON event_inbox (id) WHERE status = 'unsigned';
 CREATE INDEX ix_event_inbox_errored ON event_inbox (client, id) WHERE status = 'errored';
 CREATE INDEX ix_event_inbox_finished ON event_inbox (finished_at) WHERE finished_at IS NOT NULL;
-CREATE INDEX ix_event_inbox_push ON event_inbox (push_at) WHERE push_at IS NOT NULL;
+CREATE INDEX ix_event_inbox_push ON event_inbox (client, profile, id) WHERE status = 'ready' AND push_at IS NOT NULL;
 
 -- What a client asked for itself. Without a row it is sent events of all types, by polling.
 CREATE TABLE event_subscriptions (
@@ -93,6 +94,25 @@ CREATE TABLE event_subscriptions (
     updated_at   INTEGER NOT NULL
 );
 
+-- Where a client has its events pushed to, one receiver for each of the two profiles. A process that pushes claims the
+-- receiver for as long as its lease: its events go one at a time, oldest first, whichever process it is. After failures
+-- in a row the receiver as a whole waits until retry_at; while it is held nothing is sent at all.
+CREATE TABLE event_receivers (
+    client               INTEGER NOT NULL REFERENCES event_clients (id),
+    profile              TEXT NOT NULL CHECK (profile IN ('open-banking', 'shared-signals')),
+    url                  TEXT NOT NULL,
+    sealed_authorization BLOB,
+    is_held              INTEGER NOT NULL DEFAULT 0,
+    failures             INTEGER NOT NULL DEFAULT 0,
+    retry_at             INTEGER NOT NULL DEFAULT 0,
+    claimed_by           TEXT,
+    claimed_until        INTEGER,
+    problem              TEXT,
+    last_tried_at        INTEGER,
+    last_delivered_at    INTEGER,
+    PRIMARY KEY (client, profile)
+) WITHOUT ROWID;
+
 -- A receiver's stream of shared signals. A paused one keeps what is published, a disabled one is sent nothing.
 CREATE TABLE event_streams (
     id               INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -103,6 +123,7 @@ CREATE TABLE event_streams (
     events_requested TEXT NOT NULL,
     description      TEXT,
     all_subjects     INTEGER NOT NULL DEFAULT 1,
+    verified_at      INTEGER,
     created_at       INTEGER NOT NULL,
     updated_at       INTEGER NOT NULL
 );

@@ -2,7 +2,7 @@ import pytest
 from starlette.requests import Request
 
 from restante.core.errors import BadInput
-from restante.updates.origin import address_of, base_url_of, user_agent_of
+from restante.web.origin import address_of, base_url_of, user_agent_of
 
 
 def request(client: tuple[str, int] | None = None, **headers: str) -> Request:

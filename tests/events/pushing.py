@@ -1,0 +1,92 @@
+"""Clients and signed events for the tests of what is pushed to them: rows as they lie in the inbox, made without a
+signature, which nobody here looks at."""
+
+from typing import Any
+from uuid import uuid4
+
+from restante.database.connection import Connection
+from restante.database.database import Database
+from restante.database.queries import Query
+
+_ADD_CLIENT = Query(
+    "add_client",
+    """INSERT INTO event_clients
+    (client_id, name, token_endpoint_auth_method, scope, set_signing_alg, created_at)
+    VALUES (:client_id, 'a client', 'client_secret_basic', 'eventpolling ssf.read ssf.manage', 'PS256', 1)
+    RETURNING id""",
+)
+_SUSPEND = Query("suspend", "UPDATE event_clients SET suspended_at = :at WHERE id = :client")
+_ADD_EVENT = Query(
+    "add_event",
+    """INSERT INTO event_inbox (client, jti, txn, event_types, status, profile, stream, token, created_at, push_at)
+    VALUES (:client, :jti, 't', '["urn:x:y"]', :status, :profile, :stream, :token, :now_ms, :push_at) RETURNING id""",
+)
+_EVENT = Query("event", "SELECT * FROM event_inbox WHERE jti = :jti")
+_SIGN = Query("sign", "UPDATE event_inbox SET status = 'ready', push_at = 0 WHERE jti = :jti")
+_FINISH = Query("finish", "UPDATE event_inbox SET status = 'acknowledged', finished_at = 1 WHERE jti = :jti")
+_RECEIVER = Query("receiver", "SELECT * FROM event_receivers WHERE client = :client AND profile = :profile")
+
+
+def add_client(database: Database) -> int:
+    return database.write_now(_returned_id, _ADD_CLIENT, {"client_id": f"client-{uuid4()}"})
+
+
+def add_event(
+    database: Database,
+    client: int,
+    *,
+    status: str = "ready",
+    profile: str = "open-banking",
+    stream: int | None = None,
+    is_to_be_pushed: bool = True,
+) -> str:
+    """An event of the client; its jti. Its token is its jti with something around it."""
+
+    def add(conn: Connection) -> str:
+        jti = uuid4().hex
+        push_at = conn.now_ms if is_to_be_pushed and status == "ready" else None
+        values = {"client": client, "jti": jti, "status": status, "profile": profile, "stream": stream}
+        conn.one(_ADD_EVENT, token=token_of(jti), now_ms=conn.now_ms, push_at=push_at, **values)
+        return jti
+
+    return database.write_now(add)
+
+
+def token_of(jti: str) -> str:
+    return f"header.{jti}.signature"
+
+
+def event_of(database: Database, jti: str) -> dict[str, Any]:
+    return database.read_now(_row, _EVENT, {"jti": jti})
+
+
+def receiver_of(database: Database, client: int, profile: str = "open-banking") -> dict[str, Any]:
+    return database.read_now(_row, _RECEIVER, {"client": client, "profile": profile})
+
+
+def sign(database: Database, jti: str) -> None:
+    database.write_now(_run, _SIGN, {"jti": jti})
+
+
+def finish(database: Database, jti: str) -> None:
+    """As a poll acknowledges it."""
+    database.write_now(_run, _FINISH, {"jti": jti})
+
+
+def suspend(database: Database, client: int, at: int | None = 1) -> None:
+    database.write_now(_run, _SUSPEND, {"client": client, "at": at})
+
+
+def _returned_id(conn: Connection, query: Query, values: dict[str, Any]) -> int:
+    row = conn.one(query, **values)
+    assert row is not None
+    return int(row["id"])
+
+
+def _row(conn: Connection, query: Query, values: dict[str, Any]) -> dict[str, Any]:
+    row = conn.one(query, **values)
+    return {} if row is None else dict(**row)
+
+
+def _run(conn: Connection, query: Query, values: dict[str, Any]) -> None:
+    conn.run(query, **values)
