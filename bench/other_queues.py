@@ -1,0 +1,145 @@
+"""Queues that others make, as their own workers use them: take one job under a lease, complete it, and so on.
+
+All of PostgreSQL's stand on the same server with the same durability; beanstalkd flushes every change to its file.
+Each `pairs_per_second` gives how many jobs so many workers took and completed in a second.
+"""
+
+import asyncio
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+import greenstalk
+import procrastinate
+import psycopg
+from pgqueuer.db import PsycopgDriver
+from pgqueuer.models import QueueEntrypoint, QueueManagerId
+from pgqueuer.ports.repository import EntrypointExecutionParameter
+from pgqueuer.queries import Queries
+from procrastinate import jobs
+
+from bench.processes import free_port
+
+SECONDS = 4.0
+# More than anybody completes in that time.
+JOBS = 40_000
+CHUNK = 1000
+BEANSTALKD_JOBS = 2000
+
+Pair = Callable[[], Awaitable[bool]]
+
+
+async def repeat(workers: list[Pair], seconds: float = SECONDS) -> float:
+    """How many pairs a second the workers do together."""
+    end = time.perf_counter() + seconds
+
+    async def work(pair: Pair) -> int:
+        done = 0
+        while time.perf_counter() < end:
+            if not await pair():
+                raise RuntimeError("the queue ran dry")
+            done += 1
+        return done
+
+    started = time.perf_counter()
+    done = await asyncio.gather(*(work(pair) for pair in workers))
+    return sum(done) / (time.perf_counter() - started)
+
+
+async def procrastinate_pairs_per_second(url: str, width: int) -> float:
+    connector = procrastinate.PsycopgConnector(conninfo=url, min_size=width, max_size=width)
+    app = procrastinate.App(connector=connector)
+    async with app.open_async():
+        await app.schema_manager.apply_schema_async()
+        manager = app.job_manager
+        for _ in range(0, JOBS, CHUNK):
+            await manager.batch_defer_jobs_async(
+                [jobs.Job(queue="q", lock=None, queueing_lock=None, task_name="t") for _ in range(CHUNK)]
+            )
+        worker_ids = [await manager.register_worker() for _ in range(width)]
+
+        def worker(worker_id: int) -> Pair:
+            async def pair() -> bool:
+                job = await manager.fetch_job(["q"], worker_id)
+                if job is not None:
+                    await manager.finish_job(job, jobs.Status.SUCCEEDED, delete_job=False)
+                return job is not None
+
+            return pair
+
+        return await repeat([worker(worker_id) for worker_id in worker_ids])
+
+
+async def pgqueuer_pairs_per_second(url: str, width: int) -> float:
+    async with AsyncExitStack() as stack:
+        queues = []
+        for _ in range(width):
+            conn = await stack.enter_async_context(await psycopg.AsyncConnection.connect(url, autocommit=True))
+            queues.append(Queries(PsycopgDriver(conn)))
+        await queues[0].install()
+        for _ in range(0, JOBS, CHUNK):
+            await queues[0].enqueue(["t"] * CHUNK, [None] * CHUNK, [0] * CHUNK)
+        entrypoints = {QueueEntrypoint("t"): EntrypointExecutionParameter(0)}
+
+        def worker(queue: Queries) -> Pair:
+            manager_id = QueueManagerId(uuid.uuid4())
+
+            async def pair() -> bool:
+                taken = await queue.dequeue(1, entrypoints, manager_id, None, timedelta(seconds=60))
+                if taken:
+                    await queue.log_jobs([(taken[0], "successful", None)])
+                return bool(taken)
+
+            return pair
+
+        return await repeat([worker(queue) for queue in queues])
+
+
+def beanstalkd_pairs_per_second(width: int) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        # -f 0: every change is flushed before it is answered.
+        process = subprocess.Popen(["beanstalkd", "-l", "127.0.0.1", "-p", str(port), "-b", folder, "-f", "0"])
+        try:
+            return _until_it_is_empty(port, width)
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def _until_it_is_empty(port: int, width: int) -> float:
+    filler = _connected(port)
+    # It takes jobs one at a time, each with its flush: as many as make a measurement, not more.
+    for _ in range(BEANSTALKD_JOBS):
+        filler.put("job")
+
+    def work(client: "greenstalk.Client[str]") -> None:
+        try:
+            while True:
+                client.delete(client.reserve(timeout=0))
+        except greenstalk.TimedOutError:
+            client.close()
+
+    threads = [threading.Thread(target=work, args=(_connected(port),)) for _ in range(width)]
+    started = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seconds = time.perf_counter() - started
+    filler.close()
+    return BEANSTALKD_JOBS / seconds
+
+
+def _connected(port: int) -> "greenstalk.Client[str]":
+    for _ in range(100):
+        try:
+            return greenstalk.Client(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    raise RuntimeError("beanstalkd did not start")
