@@ -5,9 +5,12 @@ from restante.core.errors import BadInput, ComeBackLater, Conflict, CursorExpire
 
 STATUSES = {
     "BadInput": 400,
+    "MissingField": 400,
+    "UnknownField": 400,
     "NotAuthenticated": 401,
     "NotAllowed": 403,
     "NotFound": 404,
+    "NotAcceptable": 406,
     "Conflict": 409,
     "CursorExpired": 409,
     "TooLarge": 413,

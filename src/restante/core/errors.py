@@ -2,9 +2,12 @@
 
     RestanteError
     ├── BadInput            400  a field is not what was expected; nothing was changed
+    │   ├── MissingField         it is required and not there
+    │   └── UnknownField         there is no such field
     ├── NotAuthenticated    401  nobody we know, or a proof that does not hold
     ├── NotAllowed          403  somebody we know, who may not do this
     ├── NotFound            404  absent, or another's: both look the same
+    ├── NotAcceptable       406  the caller takes no form of answer that there is
     ├── Conflict            409  the state of things forbids it now
     │   └── CursorExpired        signals after the cursor are gone, or the cursor is not of this log
     ├── TooLarge            413
@@ -44,6 +47,20 @@ class BadInput(RestanteError):
         self.expected = expected
 
 
+class MissingField(BadInput):
+    """A field that is required is not there."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field, "a value, it is required")
+
+
+class UnknownField(BadInput):
+    """There is no such field."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field, "no such field")
+
+
 class NotAuthenticated(RestanteError):
     """Authentication is required."""
 
@@ -64,6 +81,12 @@ class NotFound(RestanteError):
     """There is no such thing here."""
 
     status = 404
+
+
+class NotAcceptable(RestanteError):
+    """The answer is application/json, which the Accept header does not allow."""
+
+    status = 406
 
 
 class Conflict(RestanteError):

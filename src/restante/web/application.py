@@ -21,7 +21,7 @@ from restante.database.errors import DatabaseUnavailable
 from restante.web.access import Gate
 from restante.web.answer import Answer, as_response
 from restante.web.ask import BODY_BYTES_MAX, Ask, decode_json, read_body, require_json
-from restante.web.routes import DescribedShape, Route, Shape
+from restante.web.routes import AnsweringShape, DescribedShape, Route, Shape
 
 log = structlog.get_logger()
 
@@ -75,7 +75,7 @@ def build_application(
 
     async def no_such_path(request: Request, _error: Exception) -> Response:
         shape = shapes.get(_first_part(request.scope["path"]), default_shape)
-        return as_response(shape.error(NotFound("there is nothing at this path")))
+        return _response(shape, request, shape.error(NotFound("there is nothing at this path")))
 
     application = Starlette(routes=starlette_routes, exception_handlers={404: no_such_path}, lifespan=lifespan)
     # A path with a slash too many is an unknown path: a redirect would lead to whatever host the caller named.
@@ -99,10 +99,14 @@ def _endpoint(methods: dict[str, Route], answer_to: AnswerTo) -> Callable[[Reque
         route = methods.get("GET" if request.method == "HEAD" else request.method)
         if route is None:
             refusal = any_route.shape.error(MethodNotAllowed(f"this path takes {allowed}"))
-            return as_response(refusal.with_headers((b"allow", allowed.encode())))
-        return as_response(await answer_to(route, body_types[route.method], request))
+            return _response(any_route.shape, request, refusal.with_headers((b"allow", allowed.encode())))
+        return _response(route.shape, request, await answer_to(route, body_types[route.method], request))
 
     return endpoint
+
+
+def _response(shape: Shape, request: Request, answer: Answer) -> Response:
+    return as_response(shape.in_answer_to(request, answer) if isinstance(shape, AnsweringShape) else answer)
 
 
 async def _answer(

@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import Request
 
-from restante.core.errors import BadInput, NotFound, RestanteError, TooLarge, WrongMediaType
+from restante.core.errors import (
+    BadInput,
+    MissingField,
+    NotFound,
+    RestanteError,
+    TooLarge,
+    UnknownField,
+    WrongMediaType,
+)
 from restante.identity.callers import Caller, ClientCaller, CollectorCaller, DeviceCaller, KeyHolder, Person
 
 T = TypeVar("T")
@@ -149,9 +157,9 @@ def _as_bad_input(error: msgspec.ValidationError, root: str = "body") -> Restant
     unknown = re.fullmatch(r"Object contains unknown field `(.+)`", what)
     prefix = f"{field}." if field else ""
     if missing:
-        return BadInput(prefix + missing[1], "a value, it is required")
+        return MissingField(prefix + missing[1])
     if unknown:
-        return BadInput(prefix + unknown[1], "no such field")
+        return UnknownField(prefix + unknown[1])
     known_values = re.fullmatch(r"Invalid (?:enum )?value (.+)", what)
     if known_values:
         return BadInput(field or root, f"one of the values it can have, not {known_values[1]}")

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, get_type_hints, runtime_checkable
 
+from starlette.requests import Request
+
 from restante.core.errors import RestanteError
 from restante.web.answer import Answer
 
@@ -49,6 +51,14 @@ class DescribedShape(Shape, Protocol):
 
     def envelope(self, data: dict[str, Any]) -> dict[str, Any]:
         """The schema of a success whose value has this schema."""
+
+
+@runtime_checkable
+class AnsweringShape(Shape, Protocol):
+    """One whose answers, refusals too, carry something of the request they answer."""
+
+    def in_answer_to(self, request: Request, answer: Answer) -> Answer:
+        """The answer as it goes out."""
 
 
 Handler = Callable[..., Awaitable[Any]]

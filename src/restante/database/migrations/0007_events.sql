@@ -44,10 +44,10 @@ CREATE TABLE event_signing_keys (
 );
 CREATE INDEX ix_event_signing_keys_alg ON event_signing_keys (alg, id);
 
--- One row an event and client, in the order of publishing. What is to be signed (claims) makes room for the signed
--- token, whose bytes never change. A jti is never used again, so acknowledged rows leave theirs behind when evicted.
+-- One row an event and client, in the order of publishing: how it stands, and nothing large, because what is delivered
+-- and acknowledged most is changed most. A jti is never used again.
 --   unsigned ─▶ ready ─▶ acknowledged ─▶ evicted
---                 └────▶ errored ─▶ ready (released) | dropped
+--                 └────▶ errored ─▶ ready (released) | acknowledged | dropped ─▶ evicted
 CREATE TABLE event_inbox (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     client          INTEGER NOT NULL REFERENCES event_clients (id),
@@ -57,16 +57,13 @@ CREATE TABLE event_inbox (
     status          TEXT NOT NULL CHECK (status IN ('unsigned', 'ready', 'acknowledged', 'errored', 'dropped')),
     profile         TEXT NOT NULL CHECK (profile IN ('open-banking', 'shared-signals')),
     stream          INTEGER,
-    claims          TEXT,
-    token           TEXT,
     kid             TEXT,
     created_at      INTEGER NOT NULL,
-    -- Delivered at least once; with a delivery window, not handed out again before visible_at.
-    first_sent_at   INTEGER,
-    last_sent_at    INTEGER,
-    sent_count      INTEGER NOT NULL DEFAULT 0,
+    -- With a delivery window, not handed out again before then.
     visible_at      INTEGER NOT NULL DEFAULT 0,
+    -- When it was acknowledged or dropped: from then on its retention counts.
     finished_at     INTEGER,
+    errored_at      INTEGER,
     err             TEXT,
     err_description TEXT,
     -- Real Time Notification: when to try next (NULL: not to be pushed, or no more), how often and since when it was
@@ -76,11 +73,32 @@ CREATE TABLE event_inbox (
     push_first_at   INTEGER,
     push_problem    TEXT
 );
-CREATE INDEX ix_event_inbox_open ON event_inbox (client, id) WHERE status IN ('unsigned', 'ready');
+-- All that choosing looks at is in the index, so that a poll reads neighbours, however many other clients there are.
+CREATE INDEX ix_event_inbox_open ON event_inbox (client, profile, id, status, visible_at)
+    WHERE status IN ('unsigned', 'ready');
 CREATE INDEX ix_event_inbox_unsigned ON event_inbox (id) WHERE status = 'unsigned';
-CREATE INDEX ix_event_inbox_errored ON event_inbox (client, id) WHERE status = 'errored';
+CREATE INDEX ix_event_inbox_errored ON event_inbox (client, profile, id) WHERE status = 'errored';
 CREATE INDEX ix_event_inbox_finished ON event_inbox (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX ix_event_inbox_push ON event_inbox (client, profile, id) WHERE status = 'ready' AND push_at IS NOT NULL;
+
+-- The claims while an event is unsigned, then its token, whose bytes never change. The place is client * 2^40 + id of
+-- the inbox: a client's texts lie side by side, and a change of state does not move a thousand bytes about.
+CREATE TABLE event_texts (
+    place INTEGER PRIMARY KEY,
+    jti   TEXT NOT NULL,
+    text  TEXT NOT NULL
+);
+
+-- Each poll that handed out something for the first time, with the last of it. Events are handed out oldest first, so
+-- everything up to there has been sent: when first, says the earliest row that reaches it.
+CREATE TABLE event_hand_outs (
+    client  INTEGER NOT NULL REFERENCES event_clients (id),
+    profile TEXT NOT NULL,
+    through INTEGER NOT NULL,
+    sent_at INTEGER NOT NULL,
+    PRIMARY KEY (client, profile, through)
+) WITHOUT ROWID;
+CREATE INDEX ix_event_hand_outs_sent ON event_hand_outs (sent_at);
 
 -- What a client asked for itself. Without a row it is sent events of all types, by polling.
 CREATE TABLE event_subscriptions (

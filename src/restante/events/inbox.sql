@@ -1,0 +1,101 @@
+-- name: put
+-- An event for a client, to be signed.
+INSERT INTO event_inbox (client, jti, txn, event_types, status, profile, stream, created_at)
+VALUES (:client, :jti, :txn, :event_types, 'unsigned', :profile, :stream, :now_ms)
+RETURNING id
+
+-- name: put_text
+-- What is to be signed of it.
+INSERT INTO event_texts (place, jti, text) VALUES (:place, :jti, :text)
+
+-- name: text_at
+-- An event's text: its claims until it is signed, then its token.
+SELECT text FROM event_texts WHERE place = :place
+
+-- name: set_text
+-- The token takes the place of the claims.
+UPDATE event_texts SET text = :text WHERE place = :place
+
+-- name: make_ready
+-- A signed event can be handed out.
+UPDATE event_inbox SET status = 'ready', kid = :kid, push_at = :push_at WHERE id = :id AND status = 'unsigned'
+
+-- name: is_active
+-- Whether the client may be handed anything.
+SELECT 1 FROM event_clients WHERE id = :client AND suspended_at IS NULL
+
+-- name: take_turn
+-- As is_active, for a poll that changes something. One writer at a time is all the order that SQLite needs.
+SELECT 1 FROM event_clients WHERE id = :client AND suspended_at IS NULL
+
+-- name: take_turn@postgres
+-- Several writers: polls of one client take turns, so that within a delivery window no two choose the same events, and
+-- none waits for another's acknowledgements in the opposite order.
+SELECT 1 FROM event_clients WHERE id = :client AND suspended_at IS NULL FOR NO KEY UPDATE
+
+-- name: acknowledge
+-- Takes events off the inbox, if they are this client's; any others are passed over in silence.
+UPDATE event_inbox SET status = 'acknowledged', finished_at = :now_ms, push_at = NULL
+WHERE jti IN (SELECT value FROM json_each(:jtis)) AND client = :client AND status IN ('ready', 'errored')
+
+-- name: acknowledge@postgres
+-- PostgreSQL has another function for the elements of a JSON array.
+UPDATE event_inbox SET status = 'acknowledged', finished_at = :now_ms, push_at = NULL
+WHERE jti IN (SELECT jsonb_array_elements_text(CAST(:jtis AS JSONB))) AND client = :client
+  AND status IN ('ready', 'errored')
+
+-- name: set_error
+-- Keeps an event with what the client says is wrong with it, if it is this client's.
+UPDATE event_inbox
+SET status = 'errored', errored_at = :now_ms, err = :err, err_description = :description, push_at = NULL
+WHERE jti = :jti AND client = :client AND status IN ('ready', 'errored')
+
+-- name: open_events
+-- The oldest events of a client that are not in anybody's delivery window, with their texts.
+SELECT inbox.id, inbox.status, texts.jti, texts.text
+FROM event_inbox AS inbox JOIN event_texts AS texts ON texts.place = inbox.client * 1099511627776 + inbox.id
+WHERE inbox.client = :client AND inbox.profile = :profile AND inbox.status IN ('unsigned', 'ready')
+  AND inbox.visible_at <= :now_ms
+ORDER BY inbox.id LIMIT :limit
+
+-- name: errored_events
+-- As open_events, of those that the client could not use.
+SELECT inbox.id, inbox.status, texts.jti, texts.text
+FROM event_inbox AS inbox JOIN event_texts AS texts ON texts.place = inbox.client * 1099511627776 + inbox.id
+WHERE inbox.client = :client AND inbox.profile = :profile AND inbox.status = 'errored'
+  AND inbox.visible_at <= :now_ms
+ORDER BY inbox.id LIMIT :limit
+
+-- name: count_open
+-- How many events of a client are not acknowledged, counted up to a bound.
+SELECT COUNT(*) AS count FROM (
+    SELECT 1 FROM event_inbox
+    WHERE client = :client AND profile = :profile AND status IN ('unsigned', 'ready') LIMIT :limit) AS some
+
+-- name: count_errored
+-- How many events a client could not use, counted up to a bound.
+SELECT COUNT(*) AS count FROM (
+    SELECT 1 FROM event_inbox WHERE client = :client AND profile = :profile AND status = 'errored' LIMIT :limit) AS some
+
+-- name: next_visible
+-- When the first delivery window of a client's events ends.
+SELECT MIN(visible_at) AS at FROM event_inbox
+WHERE client = :client AND profile = :profile AND status IN ('unsigned', 'ready') AND visible_at > :now_ms
+
+-- name: next_visible_errored
+-- As next_visible, of those that the client could not use.
+SELECT MIN(visible_at) AS at FROM event_inbox
+WHERE client = :client AND profile = :profile AND status = 'errored' AND visible_at > :now_ms
+
+-- name: open_window
+-- Nobody else is handed this event before then.
+UPDATE event_inbox SET visible_at = :visible_at WHERE id = :id
+
+-- name: sent_through
+-- The newest event that the client has ever been handed; all before it have been, too.
+SELECT MAX(through) AS through FROM event_hand_outs WHERE client = :client AND profile = :profile
+
+-- name: note_hand_out
+-- From now on everything up to this event has been sent.
+INSERT INTO event_hand_outs (client, profile, through, sent_at) VALUES (:client, :profile, :through, :now_ms)
+ON CONFLICT (client, profile, through) DO NOTHING

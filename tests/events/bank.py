@@ -1,0 +1,75 @@
+"""A bank in a test: clients, their access tokens, and events for them, signed or not, straight into the inbox."""
+
+import itertools
+from typing import NamedTuple
+
+from restante.database.connection import Connection
+from restante.database.database import Database
+from restante.database.queries import Query
+from restante.events import inbox
+from restante.events.inbox import OPEN_BANKING, InboxChanged, NewEvent, SignedEvent
+from restante.identity import client_tokens
+
+SCOPE = "eventpolling"
+
+_numbers = itertools.count(1)
+_add_client = Query(
+    "add_client",
+    """INSERT INTO event_clients (client_id, name, token_endpoint_auth_method, scope, set_signing_alg, created_at)
+       VALUES (:client_id, :client_id, 'client_secret_basic', 'eventpolling', 'PS256', :now_ms) RETURNING id""",
+)
+_suspend = Query("suspend", "UPDATE event_clients SET suspended_at = :now_ms WHERE id = :client")
+_release = Query("release", "UPDATE event_inbox SET status = 'ready' WHERE jti = :jti AND status = 'errored'")
+_row = Query("row", "SELECT * FROM event_inbox WHERE jti = :jti")
+
+
+class Customer(NamedTuple):
+    """A client of the bank, and its access token."""
+
+    id: int
+    client_id: str
+    token: str
+
+
+def add_client(conn: Connection, client_id: str | None = None, scope: str = SCOPE, seconds: int = 3600) -> Customer:
+    name = client_id or f"tpp-{next(_numbers)}"
+    row = conn.one(_add_client, client_id=name, now_ms=conn.now_ms)
+    assert row is not None
+    return Customer(row["id"], name, client_tokens.issue(conn, row["id"], scope, None, seconds))
+
+
+def put_unsigned(conn: Connection, client: int, *jtis: str, profile: str = OPEN_BANKING) -> list[int]:
+    return [inbox.put(conn, NewEvent(client, jti, f"txn-{jti}", "[]", "{}", profile)) for jti in jtis]
+
+
+def sign(conn: Connection, client: int, jti: str, token: str | None = None) -> None:
+    row = conn.one(_row, jti=jti)
+    assert row is not None
+    inbox.make_ready(conn, [SignedEvent(row["id"], client, token or token_of(jti), "key")])
+
+
+def put_ready(conn: Connection, client: int, *jtis: str, profile: str = OPEN_BANKING) -> None:
+    """Events that can be handed out, each with the token of its id."""
+    rows = put_unsigned(conn, client, *jtis, profile=profile)
+    inbox.make_ready(
+        conn, [SignedEvent(row, client, token_of(jti), "key") for row, jti in zip(rows, jtis, strict=True)]
+    )
+
+
+def token_of(jti: str) -> str:
+    return f"eyJhbGciOiJQUzI1NiJ9.{jti}.c2lnbmF0dXJl"
+
+
+def suspend(conn: Connection, client: int) -> None:
+    conn.run(_suspend, client=client, now_ms=conn.now_ms)
+
+
+def release(conn: Connection, client: int, jti: str) -> None:
+    conn.run(_release, jti=jti)
+    conn.announce(InboxChanged(client))
+
+
+def status_of(database: Database, jti: str) -> str:
+    row = database.read_now(lambda conn: conn.one(_row, jti=jti))
+    assert row is not None
+    return str(row["status"])
