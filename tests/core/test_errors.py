@@ -10,7 +10,6 @@ STATUSES = {
     "NotAuthenticated": 401,
     "NotAllowed": 403,
     "NotFound": 404,
-    "NotAcceptable": 406,
     "Conflict": 409,
     "CursorExpired": 409,
     "TooLarge": 413,

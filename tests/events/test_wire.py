@@ -7,7 +7,6 @@ from restante.core.errors import (
     BadInput,
     Conflict,
     MissingField,
-    NotAcceptable,
     NotAllowed,
     NotAuthenticated,
     NotFound,
@@ -33,7 +32,7 @@ ERRORS: list[tuple[RestanteError, str, str, str | None]] = [
     (wire.UnsupportedEventType("events", "known"), "400 BadRequest", "Unsupported.EventType", "events"),
     (NotAllowed(), "403 Forbidden", "Reauthenticate", None),
     (NotFound(), "404 NotFound", "Resource.NotFound", None),
-    (NotAcceptable(), "406 NotAcceptable", "Header.Invalid", "Accept"),
+    (wire.NotAcceptable(), "406 NotAcceptable", "Header.Invalid", "Accept"),
     (Conflict(), "409 Conflict", "Rules.ResourceAlreadyExists", None),
     (wire.AlreadyExists(), "409 Conflict", "Rules.ResourceAlreadyExists", None),
     (TooLarge(), "413 RequestEntityTooLarge", "Resource.InvalidFormat", None),
@@ -99,7 +98,7 @@ def test_an_interaction_id_that_cannot_be_repeated_is_refused(sent: list[bytes])
 
 def test_who_takes_no_json_is_refused() -> None:
     require_acceptable(asked((b"accept", b"text/html"), (b"accept", b"application/json")))
-    with pytest.raises(NotAcceptable):
+    with pytest.raises(wire.NotAcceptable):
         require_acceptable(asked((b"accept", b"text/html")))
 
 

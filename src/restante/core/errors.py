@@ -7,7 +7,6 @@
     ├── NotAuthenticated    401  nobody we know, or a proof that does not hold
     ├── NotAllowed          403  somebody we know, who may not do this
     ├── NotFound            404  absent, or another's: both look the same
-    ├── NotAcceptable       406  the caller takes no form of answer that there is
     ├── Conflict            409  the state of things forbids it now
     │   └── CursorExpired        signals after the cursor are gone, or the cursor is not of this log
     ├── TooLarge            413
@@ -81,12 +80,6 @@ class NotFound(RestanteError):
     """There is no such thing here."""
 
     status = 404
-
-
-class NotAcceptable(RestanteError):
-    """The answer is application/json, which the Accept header does not allow."""
-
-    status = 406
 
 
 class Conflict(RestanteError):

@@ -6,6 +6,7 @@
     │                    ExpectedField         400  UK.OBIE.Field.Expected
     │                    UnsupportedEventType  400  UK.OBIE.Unsupported.EventType
     │                    MissingField, UnknownField, others  UK.OBIE.Field.Missing, .Unexpected, .Invalid
+    ├── NotAcceptable                          406  UK.OBIE.Header.Invalid
     └── Conflict         AlreadyExists         409  UK.OBIE.Rules.ResourceAlreadyExists
 
 A success is the object itself; a 401 has no body, and says in a header what is wanted.
@@ -25,7 +26,6 @@ from restante.core.errors import (
     ComeBackLater,
     Conflict,
     MissingField,
-    NotAcceptable,
     NotAuthenticated,
     RestanteError,
     UnknownField,
@@ -78,6 +78,12 @@ class AlreadyExists(Conflict):
     """There is one already."""
 
     code: ClassVar[str] = "UK.OBIE.Rules.ResourceAlreadyExists"
+
+
+class NotAcceptable(RestanteError):
+    """The answer is application/json, which the Accept header does not allow."""
+
+    status = 406
 
 
 class ErrorItem(msgspec.Struct, rename="pascal", omit_defaults=True):
