@@ -1,0 +1,117 @@
+"""A receiver of pushed events, as a program: TLS, a socket, and an answer for each path. Run by `receiver_process`.
+
+    /answer/202            always that status; /answer/202,500,202 one after the other, the last for good
+    /redirect              302 to /answer/202
+    /error                 400 with an error body of RFC 8935
+    /silent                takes the request and never answers
+    /hang-up               closes after the request
+    /garbage               answers something that is not HTTP
+    /long-head             headers without an end
+    /long-body             202, and a body that is longer than anybody wants
+    /slow-body             202, and a body that never comes to its end
+    /close-after           202, and closes the connection without having said so
+    /early                 103 before the 202
+    /twice                 a second answer behind the first
+
+Every request is written to the record as a line of JSON before it is answered.
+"""
+
+import asyncio
+import json
+import ssl
+import sys
+from collections import Counter
+from pathlib import Path
+
+CHUNK = b"x" * 1024
+
+
+def plain(status: int, body: bytes = b"", more: str = "") -> bytes:
+    return f"HTTP/1.1 {status} X\r\ncontent-length: {len(body)}\r\n{more}\r\n".encode() + body
+
+
+class Receiver:
+    def __init__(self, record: Path) -> None:
+        self._record = record
+        self._asked: Counter[str] = Counter()
+        self._connections = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        connection = self._connections
+        try:
+            while head := (await reader.readuntil(b"\r\n\r\n")).decode("latin-1"):
+                first, *lines = head.strip().split("\r\n")
+                headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+                body = await reader.readexactly(int(headers.get("content-length", "0")))
+                path = first.split(" ")[1]
+                certificate = writer.get_extra_info("peercert") or {}
+                self._write_down(connection, first, headers, body, certificate)
+                if not await self._answer(path, writer):
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+            pass
+        finally:
+            writer.close()
+
+    def _write_down(
+        self, connection: int, first: str, headers: dict[str, str], body: bytes, certificate: object
+    ) -> None:
+        entry = {"connection": connection, "first": first, "headers": headers, "body": body.decode()}
+        with self._record.open("a") as record:
+            record.write(json.dumps({**entry, "certificate": bool(certificate)}) + "\n")
+
+    async def _answer(self, path: str, writer: asyncio.StreamWriter) -> bool:
+        """Whether the connection goes on."""
+        self._asked[path] += 1
+        kind, _, statuses = path.lstrip("/").partition("/")
+        match kind:
+            case "answer":
+                listed = statuses.split(",")
+                writer.write(plain(int(listed[min(self._asked[path], len(listed)) - 1])))
+            case "redirect":
+                writer.write(plain(302, more="location: /answer/202\r\n"))
+            case "error":
+                writer.write(plain(400, b'{"err":"invalid_issuer","description":"who are you?"}'))
+            case "silent" | "slow-body":
+                if kind == "slow-body":
+                    writer.write(b"HTTP/1.1 202 X\r\ncontent-length: 100000\r\n\r\n")
+                await asyncio.sleep(3600)
+            case "garbage":
+                writer.write(b"220 mail.example ESMTP\r\n")
+            case "early":
+                writer.write(b"HTTP/1.1 103 X\r\nlink: </a>\r\n\r\n" + plain(202))
+            case "twice":
+                writer.write(plain(202) + plain(500))
+            case "long-head":
+                await self._endlessly(writer, b"HTTP/1.1 202 X\r\n", b"x-long: " + CHUNK + b"\r\n")
+            case "long-body":
+                await self._endlessly(writer, b"HTTP/1.1 202 X\r\ncontent-length: 100000000\r\n\r\n", CHUNK)
+            case "close-after":
+                writer.write(plain(202))
+        await writer.drain()
+        return kind not in ("hang-up", "garbage", "close-after")
+
+    @staticmethod
+    async def _endlessly(writer: asyncio.StreamWriter, head: bytes, chunk: bytes) -> None:
+        writer.write(head)
+        for _ in range(100_000):
+            writer.write(chunk)
+            await writer.drain()
+
+
+async def main(port: str, certificate: str, authority: str, record: str) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    if authority:
+        context.load_verify_locations(authority)
+        context.verify_mode = ssl.CERT_OPTIONAL
+    receiver = Receiver(Path(record))
+    server = await asyncio.start_server(receiver.serve, "127.0.0.1", int(port), ssl=context, reuse_address=True)
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
