@@ -4,9 +4,12 @@ signature, which nobody here looks at."""
 from typing import Any
 from uuid import uuid4
 
+from restante.core.acknowledgement import Verdicts
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import Query
+from restante.events import inbox
+from restante.events.inbox import NewEvent, SignedEvent
 
 _ADD_CLIENT = Query(
     "add_client",
@@ -16,14 +19,12 @@ _ADD_CLIENT = Query(
     RETURNING id""",
 )
 _SUSPEND = Query("suspend", "UPDATE event_clients SET suspended_at = :at WHERE id = :client")
-_ADD_EVENT = Query(
+_EVENT = Query(
     "add_event",
     """INSERT INTO event_inbox (client, jti, txn, event_types, status, profile, stream, token, created_at, push_at)
     VALUES (:client, :jti, 't', '["urn:x:y"]', :status, :profile, :stream, :token, :now_ms, :push_at) RETURNING id""",
 )
 _EVENT = Query("event", "SELECT * FROM event_inbox WHERE jti = :jti")
-_SIGN = Query("sign", "UPDATE event_inbox SET status = 'ready', push_at = 0 WHERE jti = :jti")
-_FINISH = Query("finish", "UPDATE event_inbox SET status = 'acknowledged', finished_at = 1 WHERE jti = :jti")
 _RECEIVER = Query("receiver", "SELECT * FROM event_receivers WHERE client = :client AND profile = :profile")
 
 
@@ -44,9 +45,10 @@ def add_event(
 
     def add(conn: Connection) -> str:
         jti = uuid4().hex
-        push_at = conn.now_ms if is_to_be_pushed and status == "ready" else None
-        values = {"client": client, "jti": jti, "status": status, "profile": profile, "stream": stream}
-        conn.one(_ADD_EVENT, token=token_of(jti), now_ms=conn.now_ms, push_at=push_at, **values)
+        event = inbox.put(conn, NewEvent(client, jti, "t", "urn:x:y", "{}", profile, stream))
+        if status == "ready":
+            push_at = conn.now_ms if is_to_be_pushed else None
+            inbox.make_ready(conn, [SignedEvent(event, client, token_of(jti), "kid", push_at)])
         return jti
 
     return database.write_now(add)
@@ -65,12 +67,19 @@ def receiver_of(database: Database, client: int, profile: str = "open-banking") 
 
 
 def sign(database: Database, jti: str) -> None:
-    database.write_now(_run, _SIGN, {"jti": jti})
+    """As the signer does, for an event that is to be pushed."""
+    event = event_of(database, jti)
+
+    def make_ready(conn: Connection) -> None:
+        signed = SignedEvent(event["id"], event["client"], token_of(jti), "kid", conn.now_ms)
+        inbox.make_ready(conn, [signed])
+
+    database.write_now(make_ready)
 
 
-def finish(database: Database, jti: str) -> None:
-    """As a poll acknowledges it."""
-    database.write_now(_run, _FINISH, {"jti": jti})
+def acknowledge(database: Database, jti: str) -> None:
+    """As a poll does."""
+    database.write_now(inbox.judge, event_of(database, jti)["client"], Verdicts([jti], {}))
 
 
 def suspend(database: Database, client: int, at: int | None = 1) -> None:

@@ -30,7 +30,10 @@ def meaning_of(status: int | None) -> Meaning:
 
 @dataclass(frozen=True, slots=True)
 class PushRules:
-    """How long an event is tried, and how a receiver that fails is spared."""
+    """How long an event is tried, and how a receiver that fails is spared.
+
+    Whatever failed and is older than `give_up_seconds` is left to polling, however few its tries were.
+    """
 
     backoff: Backoff = field(default_factory=lambda: Backoff(1.0, 900.0, 20))
     give_up_seconds: float = 86_400.0
@@ -49,6 +52,6 @@ class PushRules:
             wait = max(wait, self.circuit_seconds)
         return wait * (1.0 + self.jitter * chance)
 
-    def is_over(self, attempts: int, tried_for_seconds: float) -> bool:
-        """Whether the event is tried no more, and left to polling."""
-        return attempts >= self.backoff.attempts_max or tried_for_seconds >= self.give_up_seconds
+    def is_over(self, attempts: int) -> bool:
+        """Whether the event was tried often enough, and is left to polling."""
+        return attempts >= self.backoff.attempts_max

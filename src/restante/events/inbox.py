@@ -139,7 +139,7 @@ def take(conn: Connection, options: InboxOptions, wish: Wish) -> Handed:
     is_changing = bool(wish.verdicts) or options.redelivery_after_ms > 0
     if conn.one(SQL.take_turn if is_changing else SQL.is_active, client=wish.client) is None:
         raise NotAuthenticated("the client is suspended")
-    acknowledged, errored = _judge(conn, wish)
+    acknowledged, errored = judge(conn, wish.client, wish.verdicts)
     handed = _choose(conn, options, wish)
     chosen = handed.ids
     if chosen:
@@ -165,17 +165,17 @@ def look(conn: Connection, options: InboxOptions, wish: Wish) -> Handed | None:
     return handed.answer
 
 
-def _judge(conn: Connection, wish: Wish) -> tuple[int, int]:
-    """Take in what the poll says; how many events were acknowledged, how many are in error."""
-    acknowledged, faults = wish.verdicts
+def judge(conn: Connection, client: int, verdicts: Verdicts) -> tuple[int, int]:
+    """Take in what a client says of its events; how many were acknowledged, how many are in error."""
+    acknowledged, faults = verdicts
     count = errored = 0
     if acknowledged:
         jtis = _encoder.encode(acknowledged).decode()
-        count = conn.run(SQL.acknowledge, client=wish.client, jtis=jtis, now_ms=conn.now_ms)
+        count = conn.run(SQL.acknowledge, client=client, jtis=jtis, now_ms=conn.now_ms)
     for jti, fault in faults.items():
         errored += conn.run(
             SQL.set_error,
-            client=wish.client,
+            client=client,
             jti=jti,
             err=fault.err,
             description=fault.description,

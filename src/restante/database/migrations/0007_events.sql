@@ -66,11 +66,10 @@ CREATE TABLE event_inbox (
     errored_at      INTEGER,
     err             TEXT,
     err_description TEXT,
-    -- Real Time Notification: when to try next (NULL: not to be pushed, or no more), how often and since when it was
-    -- tried, and what came of the last time.
+    -- Real Time Notification: when to try next (NULL: not to be pushed, or no more), how often it was tried, and
+    -- what came of the last time.
     push_at         INTEGER,
     push_attempts   INTEGER NOT NULL DEFAULT 0,
-    push_first_at   INTEGER,
     push_problem    TEXT
 );
 -- All that choosing looks at is in the index, so that a poll reads neighbours, however many other clients there are.
@@ -80,6 +79,7 @@ CREATE INDEX ix_event_inbox_unsigned ON event_inbox (id) WHERE status = 'unsigne
 CREATE INDEX ix_event_inbox_errored ON event_inbox (client, profile, id) WHERE status = 'errored';
 CREATE INDEX ix_event_inbox_finished ON event_inbox (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX ix_event_inbox_push ON event_inbox (client, profile, id) WHERE status = 'ready' AND push_at IS NOT NULL;
+CREATE INDEX ix_event_inbox_push_at ON event_inbox (push_at) WHERE status = 'ready' AND push_at IS NOT NULL;
 
 -- The claims while an event is unsigned, then its token, whose bytes never change. The place is client * 2^40 + id of
 -- the inbox: a client's texts lie side by side, and a change of state does not move a thousand bytes about.
