@@ -7,7 +7,7 @@ from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import Query
 from restante.events import inbox
-from restante.events.inbox import OPEN_BANKING, InboxChanged, NewEvent, SignedEvent
+from restante.events.inbox import OPEN_BANKING, InboxChanged, InboxOptions, NewEvent, SignedEvent, Wish
 from restante.identity import client_tokens
 
 SCOPE = "eventpolling"
@@ -20,6 +20,9 @@ _add_client = Query(
 )
 _suspend = Query("suspend", "UPDATE event_clients SET suspended_at = :now_ms WHERE id = :client")
 _release = Query("release", "UPDATE event_inbox SET status = 'ready' WHERE jti = :jti AND status = 'errored'")
+_sign_under = Query("sign_under", "UPDATE event_inbox SET kid = :kid WHERE jti = :jti")
+_finish = Query("finish", "UPDATE event_inbox SET status = 'acknowledged', finished_at = :now_ms WHERE jti = :jti")
+_note_push = Query("note_push", "UPDATE event_inbox SET push_attempts = 1 WHERE jti = :jti")
 _row = Query("row", "SELECT * FROM event_inbox WHERE jti = :jti")
 
 
@@ -73,3 +76,23 @@ def status_of(database: Database, jti: str) -> str:
     row = database.read_now(lambda conn: conn.one(_row, jti=jti))
     assert row is not None
     return str(row["status"])
+
+
+def sign_under(conn: Connection, jti: str, kid: str) -> None:
+    """Have an event's token pass for one of that key."""
+    conn.run(_sign_under, jti=jti, kid=kid)
+
+
+def finish(conn: Connection, jti: str) -> None:
+    conn.run(_finish, jti=jti, now_ms=conn.now_ms)
+
+
+def hand_out(conn: Connection, client: int, *jtis: str) -> None:
+    """A poll that is handed exactly these, which are the oldest."""
+    handed = inbox.take(conn, InboxOptions(), Wish(client, len(jtis)))
+    assert list(handed.sets) == list(jtis)
+
+
+def note_push(conn: Connection, jti: str) -> None:
+    """As if it had been pushed once, in vain."""
+    conn.run(_note_push, jti=jti)

@@ -31,8 +31,9 @@ CREATE TABLE client_access_tokens (
 CREATE INDEX ix_client_access_tokens_client ON client_access_tokens (client);
 CREATE INDEX ix_client_access_tokens_expires ON client_access_tokens (expires_at);
 
--- The keys event tokens are signed with. Of each algorithm the newest signs; one that was followed by another is
--- published until published_until, and a withdrawn one no more.
+-- The keys event tokens are signed with. Of each algorithm the newest whose time has come (signs_from) signs: a key is
+-- published before it signs. One that was followed by another is published until published_until, and longer if
+-- tokens it signed are still to be fetched; a withdrawn one no more.
 CREATE TABLE event_signing_keys (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     kid             TEXT NOT NULL UNIQUE,
@@ -40,9 +41,19 @@ CREATE TABLE event_signing_keys (
     public_jwk      TEXT NOT NULL,
     sealed_key      BLOB NOT NULL,
     created_at      INTEGER NOT NULL,
-    published_until INTEGER
+    signs_from      INTEGER NOT NULL,
+    published_until INTEGER,
+    withdrawn_at    INTEGER
 );
 CREATE INDEX ix_event_signing_keys_alg ON event_signing_keys (alg, id);
+
+-- Which rows of the inbox somebody is going to sign, so that several nodes share the work. Says nothing about who may.
+CREATE TABLE event_signing_claims (
+    id            INTEGER PRIMARY KEY AUTOINCREMENT,
+    first_id      INTEGER NOT NULL,
+    last_id       INTEGER NOT NULL,
+    claimed_until INTEGER NOT NULL
+);
 
 -- One row an event and client, in the order of publishing: how it stands, and nothing large, because what is delivered
 -- and acknowledged most is changed most. A jti is never used again.
@@ -154,3 +165,4 @@ CREATE TABLE event_stream_subjects (
     updated_at   INTEGER NOT NULL,
     PRIMARY KEY (stream, subject_hash)
 ) WITHOUT ROWID;
+CREATE INDEX ix_event_stream_subjects_hash ON event_stream_subjects (subject_hash);

@@ -1,0 +1,21 @@
+-- name: client
+-- One client, with what it asked for.
+SELECT c.id AS client, c.client_id, s.event_types,
+       t.id AS stream, t.status AS stream_status, t.events_requested, t.all_subjects
+FROM event_clients c
+LEFT JOIN event_subscriptions s ON s.client = c.id
+LEFT JOIN event_streams t ON t.client = c.id
+WHERE c.client_id = :client_id
+
+-- name: clients
+-- Every client, with what it asked for.
+SELECT c.id AS client, c.client_id, s.event_types,
+       t.id AS stream, t.status AS stream_status, t.events_requested, t.all_subjects
+FROM event_clients c
+LEFT JOIN event_subscriptions s ON s.client = c.id
+LEFT JOIN event_streams t ON t.client = c.id
+ORDER BY c.id
+
+-- name: followers
+-- Which streams named this subject, and whether to follow it or not to.
+SELECT stream, is_added FROM event_stream_subjects WHERE subject_hash = :subject_hash

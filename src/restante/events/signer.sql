@@ -1,0 +1,24 @@
+-- name: unsigned
+-- The oldest rows to be signed.
+SELECT i.id, i.client, i.profile, c.set_signing_alg AS alg, t.text
+FROM event_inbox i
+JOIN event_clients c ON c.id = i.client
+JOIN event_texts t ON t.place = i.client * 1099511627776 + i.id
+WHERE i.status = 'unsigned' AND i.id > :after
+ORDER BY i.id LIMIT :limit
+
+-- name: usable_key
+-- A row unless the key was withdrawn while it was signing.
+SELECT 1 AS usable FROM event_signing_keys WHERE kid = :kid AND withdrawn_at IS NULL
+
+-- name: usable_key@postgres
+-- Several writers: who withdraws the key waits until these tokens are stored, and then finds them.
+SELECT 1 AS usable FROM event_signing_keys WHERE kid = :kid AND withdrawn_at IS NULL FOR SHARE
+
+-- name: has_receiver
+-- Whether the client's events of the profile are pushed.
+SELECT 1 AS found FROM event_receivers WHERE client = :client AND profile = :profile
+
+-- name: count_unsigned
+-- How many rows wait to be signed.
+SELECT count(*) AS count FROM event_inbox WHERE status = 'unsigned'
