@@ -38,6 +38,7 @@ CLIENT_PAGE = DOCS / "device-updates.md"
 OPERATOR_PAGE = DOCS / "operator-guide.md"
 RUNBOOK = DOCS / "operations.md"
 EDGE_PAGES = [DOCS / "edge-commands.md", DOCS / "edge-operations.md"]
+EVENT_PAGES = sorted(DOCS.glob("event-*.md"))
 PAGES = [README, REPOSITORY / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 
 # The other pages' examples go on from where these leave off: signed in, one device registered.
@@ -183,7 +184,7 @@ def test_the_documented_client_stops_when_its_device_is_revoked(fleet: Fleet) ->
 
 
 def test_every_route_is_named(tmp_path: Path) -> None:
-    said = "".join(page.read_text() for page in (CLIENT_PAGE, OPERATOR_PAGE, RUNBOOK, *EDGE_PAGES))
+    said = "".join(page.read_text() for page in (CLIENT_PAGE, OPERATOR_PAGE, RUNBOOK, *EDGE_PAGES, *EVENT_PAGES))
     with opened(Settings(data=tmp_path)) as node:
         # What a page of ours is made of is nothing to call.
         callable_ones = [route for route in node.routes() if not route.path.startswith("/assets/")]

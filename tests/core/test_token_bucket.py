@@ -97,3 +97,12 @@ def test_waits_told_are_enough() -> None:
             wait = buckets.take(7, now)
         moments.append(now)
     assert all(later - earlier == pytest.approx(0.25) for earlier, later in pairwise(moments[3:]))
+
+
+@given(st.lists(st.floats(0, 3), max_size=40))
+def test_asking_tells_what_taking_would_and_takes_nothing(gaps: list[float]) -> None:
+    buckets, now = TokenBuckets(1, 3), 0.0
+    for gap in gaps:
+        now += gap
+        told = [buckets.wait(7, now) for _ in range(3)]
+        assert told == [buckets.take(7, now)] * 3

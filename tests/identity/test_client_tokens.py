@@ -107,3 +107,11 @@ def test_expired_tokens_are_thrown_away(database: Database, client: int, clock: 
     clock.advance(LIFE_SECONDS - 1)
     assert database.write_now(client_tokens.forget_expired) == 1
     assert database.read_now(client_tokens.find, kept) is not None
+
+
+async def test_where_tokens_must_be_bound_an_unbound_one_counts_for_nobody(database: Database, client: int) -> None:
+    tokens = ClientTokens(database, is_binding_required=True)
+    with pytest.raises(NotAuthenticated, match="bound to no certificate"):
+        await tokens.verify(issued(database, client), THUMBPRINT)
+    assert tokens.cached_count == 0
+    assert (await tokens.verify(issued(database, client, THUMBPRINT), THUMBPRINT)).client_id == "tpp"

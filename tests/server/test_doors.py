@@ -103,6 +103,8 @@ OPEN = {
     "POST /device/sign-in",
     "POST /device/sign-out",
     "POST /apiv1/device/registration",
+    "POST /token",
+    "GET /.well-known/oauth-authorization-server",
     "GET /healthz",
     "GET /readyz",
     "GET /metrics",

@@ -1,8 +1,17 @@
+import ipaddress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from restante.commands.approval import ApprovalRules
 from restante.commands.parts import CommandsOptions
 from restante.commands.rate_windows import RateLimit, RateRules
+from restante.events.access import AccessOptions
+from restante.server.access_setting_kinds import Networks
 from restante.server.command_setting_kinds import TypeNames
-from restante.server.options import commands_options
+from restante.server.options import access_options, commands_options
+from restante.server.setting_kinds import Address
 from restante.server.settings import Settings
 
 
@@ -41,3 +50,53 @@ def test_every_setting_arrives() -> None:
         telemetry_gap_seconds=8,
         body_bytes_max=2048,
     )
+
+
+PLAIN = Address("127.0.0.1", 8080)
+EVERYWHERE = Address("0.0.0.0", 8080)
+FILES: dict[str, Any] = {"tls_certificate": Path("a"), "tls_key": Path("b")}
+PROXIES = Networks([ipaddress.ip_network("10.0.0.0/8")])
+
+
+def test_access_that_is_not_set_is_development_on_this_machine() -> None:
+    assert access_options(Settings()) == AccessOptions()
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_development", "is_protected", "is_binding_required", "has_certificates"),
+    [
+        (Settings(listen=PLAIN), True, True, False, False),
+        (Settings(listen=Address("::1", 1)), True, True, False, False),
+        (Settings(listen=Address("localhost", 1)), True, True, False, False),
+        (Settings(listen=PLAIN, bound_tokens="required"), True, True, True, False),
+        (Settings(listen=PLAIN, public_url="http://127.0.0.1:1"), True, True, False, False),
+        (Settings(listen=PLAIN, public_url="https://a.example"), False, False, True, False),
+        (Settings(listen=EVERYWHERE), False, False, True, False),
+        (Settings(listen=EVERYWHERE, bound_tokens="optional"), False, False, False, False),
+        (Settings(listen=PLAIN, trusted_proxies=PROXIES), False, True, True, True),
+        (Settings(listen=EVERYWHERE, **FILES), False, True, True, False),
+        (Settings(listen=PLAIN, tls_client_ca=Path("c"), **FILES), False, True, True, True),
+        (Settings(listen=PLAIN, bound_tokens="optional", **FILES), False, True, False, False),
+    ],
+)
+def test_how_clients_reach_us(
+    settings: Settings, is_development: bool, is_protected: bool, is_binding_required: bool, has_certificates: bool
+) -> None:
+    options = access_options(settings)
+    assert options.is_development == is_development
+    assert options.is_protected == is_protected
+    assert options.is_binding_required == is_binding_required
+    assert options.has_certificates == has_certificates
+
+
+def test_every_setting_of_access_arrives() -> None:
+    settings = Settings(
+        public_url="https://a.example",
+        mtls_url="https://b.example",
+        client_token_seconds=1,
+        client_assertion_seconds_max=2,
+        token_failures_per_minute=3,
+    )
+    options = access_options(settings)
+    assert (options.public_url, options.mtls_url) == ("https://a.example", "https://b.example")
+    assert (options.token_seconds, options.assertion_seconds_max, options.failures_per_minute) == (1, 2, 3)

@@ -49,10 +49,15 @@ def test_flag_before_environment_before_file_before_default(tmp_path: Path) -> N
 
 
 def test_every_setting_can_be_given_by_its_variable() -> None:
-    values = {"public_url": "https://a.example", "master_key": "ab" * 32, "issuers": "[]"}
+    values = {"public_url": "https://a.example", "mtls_url": "https://a.example", "master_key": "ab" * 32}
+    values |= {"issuers": "[]", "event_issuers": "[]"}
+    # These are given together or not at all.
+    together = dict.fromkeys(("tls_certificate", "tls_key", "tls_client_ca"), "a.pem")
     for name, declaration in DECLARED.items():
         raw = values.get(name) or str(declaration.default)
-        assert resolve({}, {declaration.variable: raw}).origins[name] == declaration.variable
+        given = together if name in together else {name: raw}
+        environ = {DECLARED[each].variable: value for each, value in given.items()}
+        assert resolve({}, environ).origins[name] == declaration.variable
 
 
 def test_the_file_of_the_data_folder_is_found(tmp_path: Path) -> None:

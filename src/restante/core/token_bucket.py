@@ -32,6 +32,11 @@ class TokenBuckets:
         self._full_at[recipient] = after
         return 0.0
 
+    def wait(self, recipient: int, now: float) -> float:
+        """The seconds until there is a token to take, 0.0 if there is one; nothing is taken."""
+        wait = max(self._full_at.get(recipient, now), now) + self._interval - now - self._depth
+        return wait if wait > self._tolerance else 0.0
+
     def forget_full(self, now: float) -> None:
         """Drop every bucket that is full again; the answers do not change by it."""
         self._full_at = {key: at for key, at in self._full_at.items() if at > now}

@@ -67,9 +67,15 @@ class ClientTokens:
     """Used on the event loop's thread."""
 
     def __init__(
-        self, database: Database, *, entries_max: int = ENTRIES_MAX, clock: Callable[[], float] = time.time
+        self,
+        database: Database,
+        *,
+        is_binding_required: bool = False,
+        entries_max: int = ENTRIES_MAX,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._database = database
+        self._is_binding_required = is_binding_required
         self._clock = clock
         self._remembered: Remembered[ClientCaller] = Remembered(entries_max)
         self._revision = -1
@@ -85,6 +91,9 @@ class ClientTokens:
             caller = await self._database.read(find, token)
             if caller is None:
                 raise NotAuthenticated("the access token is not known, has expired or was ended")
+            # What is remembered is asked for nothing but `holds_for`, so what lacks a certificate is not.
+            if caller.thumbprint is None and self._is_binding_required:
+                raise NotAuthenticated("the access token is bound to no certificate")
             self._remembered.keep(raw, caller, min(caller.expires_at, now + REMEMBER_SECONDS), generation)
         if not holds_for(caller, thumbprint):
             raise NotAuthenticated("the access token is bound to another certificate")

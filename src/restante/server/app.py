@@ -22,6 +22,7 @@ from restante.delivery.log_reader import LogReader
 from restante.delivery.presence import Presence
 from restante.delivery.retention import Retention
 from restante.delivery.signals import Signal
+from restante.events.access_parts import EventAccess
 from restante.identity import retention as identity_retention
 from restante.identity.client_tokens import ClientTokens
 from restante.identity.collector_tokens import CollectorTokens
@@ -36,7 +37,7 @@ from restante.server.fast_lane import LaneShared
 from restante.server.health import HealthRoutes
 from restante.server.metrics import Metrics, MetricsSources
 from restante.server.openapi import DocsRoutes
-from restante.server.options import commands_options, dispatcher_options, poll_options
+from restante.server.options import access_options, commands_options, dispatcher_options, poll_options
 from restante.server.post_forms import PostForms
 from restante.server.request_forms import RequestForms
 from restante.server.services import Service, every
@@ -50,6 +51,7 @@ from restante.updates.wire import SHAPE
 from restante.updates.wrapping import WrapWorker
 from restante.web.access import Gate
 from restante.web.application import build_application
+from restante.web.peer import Peers
 from restante.web.routes import Route
 
 DAY_SECONDS = 86_400
@@ -72,8 +74,11 @@ class Node:
             cache_entries_max=settings.token_cache_max,
         )
         self.collector_tokens = CollectorTokens(self.database)
-        self.client_tokens = ClientTokens(self.database)
-        self.gate = Gate(self.database, self.tokens, self.collector_tokens, self.client_tokens)
+        access = access_options(settings)
+        self.peers = Peers(settings.trusted_proxies)
+        self.client_tokens = ClientTokens(self.database, is_binding_required=access.is_binding_required)
+        self.gate = Gate(self.database, self.tokens, self.collector_tokens, self.client_tokens, self.peers)
+        self.event_access = EventAccess(self.database, self.peers, access)
         self.commands = CommandsParts(self.database, master_key, self.collector_tokens, commands_options(settings))
         self.presence = Presence(self.database)
         self.poll = Poll(LogReader(self.database), self.presence, poll_options(settings))
@@ -81,7 +86,13 @@ class Node:
         self.runner = Runner(self.database, self.dispatcher, dispatcher_options(settings))
         self.wrap_worker = WrapWorker(self.database, master_key, self.emit)
         self.retention = Retention(
-            self.database, [self._sweep_outbox, identity_retention.forget_expired, *self.commands.sweeps()]
+            self.database,
+            [
+                self._sweep_outbox,
+                identity_retention.forget_expired,
+                *self.commands.sweeps(),
+                *self.event_access.sweeps(),
+            ],
         )
         self.foreign_commits = Alarm()
         self.lane = self._lane()
@@ -114,6 +125,7 @@ class Node:
         routes = [
             *updates_routes(parts),
             *self.commands.routes(),
+            *self.event_access.routes(),
             *HealthRoutes(self.database, self.settings.data).routes(),
             *self.metrics.routes(),
         ]

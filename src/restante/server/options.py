@@ -1,9 +1,12 @@
 """Settings, as the options of the parts they are for. The parts know nothing of settings."""
 
+import ipaddress
+
 from restante.commands.approval import ApprovalRules
 from restante.commands.parts import CommandsOptions
 from restante.core.backoff import Backoff
 from restante.delivery.dispatcher import DispatcherOptions
+from restante.events.access import AccessOptions
 from restante.server.settings import Settings
 from restante.updates.poll import PollOptions
 
@@ -49,3 +52,29 @@ def commands_options(settings: Settings) -> CommandsOptions:
         telemetry_gap_seconds=settings.telemetry_gap_seconds,
         body_bytes_max=settings.body_bytes_max,
     )
+
+
+def access_options(settings: Settings) -> AccessOptions:
+    has_tls = settings.tls_certificate is not None
+    is_public = (settings.public_url or "").startswith("https://")
+    is_plain = not has_tls and not settings.trusted_proxies
+    is_development = is_plain and is_loopback(settings.listen.host) and not is_public
+    return AccessOptions(
+        public_url=settings.public_url,
+        mtls_url=settings.mtls_url,
+        is_development=is_development,
+        is_protected=is_development or not is_plain,
+        has_certificates=settings.tls_client_ca is not None or bool(settings.trusted_proxies),
+        is_binding_required=settings.bound_tokens == "required"
+        or (settings.bound_tokens == "auto" and not is_development),
+        token_seconds=settings.client_token_seconds,
+        assertion_seconds_max=settings.client_assertion_seconds_max,
+        failures_per_minute=settings.token_failures_per_minute,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

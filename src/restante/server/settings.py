@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from restante.commands.rate_windows import RateRules
 from restante.identity.issuers import OutsideIssuer
+from restante.server.access_setting_kinds import Addresses, File, Networks
 from restante.server.command_setting_kinds import CommandTypes, RateLimits, TypeNames
 from restante.server.setting_kinds import (
     Address,
@@ -42,6 +43,7 @@ CONTRACT_SETTINGS = frozenset(
 _LOCAL = Address("127.0.0.1", 8080)
 _RATES = RateRules()
 _NO_TYPES = TypeNames()
+_NO_NETWORKS = Networks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Declaration:
             return str(value).lower()
         if isinstance(value, float):
             return f"{value:g}"
-        if isinstance(value, tuple) and not isinstance(value, Address | TypeNames):
+        if isinstance(value, tuple) and not isinstance(value, Address | TypeNames | Networks):
             return ", ".join(issuer.issuer for issuer in value)
         return str(value)
 
@@ -212,6 +214,40 @@ class Settings:
     telemetry_gap_seconds: Annotated[
         int, Whole(1, 86_400), "After how long without a record a rule's condition is no longer taken to have held."
     ] = 300
+    tls_certificate: Annotated[
+        Path | None, File(), "The server's certificate with its chain, in PEM; with it, the server speaks TLS."
+    ] = None
+    tls_key: Annotated[Path | None, File(), "The private key of the server's certificate, in PEM."] = None
+    tls_client_ca: Annotated[
+        Path | None, File(), "The authorities that clients' certificates must lead to, in PEM: mutual TLS."
+    ] = None
+    trusted_proxies: Annotated[
+        Networks,
+        Addresses(),
+        "Proxies that terminate TLS: from them, and from nobody else, `Client-Cert` is believed.",
+    ] = _NO_NETWORKS
+    mtls_url: Annotated[
+        str | None, PublicUrl(), "Where clients with certificates are to call, if not at the public address."
+    ] = None
+    bound_tokens: Annotated[
+        Literal["auto", "required", "optional"],
+        OneOf(("auto", "required", "optional")),
+        "Whether clients' access tokens must be bound to a certificate; auto: everywhere but in development.",
+    ] = "auto"
+    client_token_seconds: Annotated[int, Whole(1, 86_400), "How long a client's access token is valid."] = 600
+    client_assertion_seconds_max: Annotated[
+        int, Whole(1, 3600), "How long a client's signed assertion may be valid at most."
+    ] = 300
+    token_failures_per_minute: Annotated[
+        int,
+        Whole(1, 100_000),
+        "How often a minute one certificate, or one address without, may fail to authenticate at /token.",
+    ] = 10
+    event_issuers: Annotated[
+        tuple[OutsideIssuer, ...],
+        Issuers(),
+        "Outside authorization servers whose access tokens clients may use, each with its audience; as `issuers`.",
+    ] = ()
     connections_max: Annotated[
         int, Whole(1, 10_000_000), "How many connections are open at most; further ones are refused."
     ] = 20_000

@@ -178,3 +178,10 @@ def _contradictions(settings: Settings) -> Iterable[str]:
             "outbox_retry_base_seconds: expected at most outbox_retry_max_seconds, "
             f"got {settings.outbox_retry_base_seconds:g} and {settings.outbox_retry_max_seconds:g}"
         )
+    if (settings.tls_certificate is None) != (settings.tls_key is None):
+        yield "tls_certificate and tls_key: expected both or neither"
+    if settings.tls_client_ca is not None and settings.tls_certificate is None:
+        yield "tls_client_ca: expected tls_certificate and tls_key beside it"
+    for issuer in settings.event_issuers:
+        if issuer.audience is None:
+            yield f"event_issuers: expected an audience for {issuer.issuer}, or tokens meant for others count here"

@@ -14,6 +14,7 @@ from restante.identity.callers import Caller, ClientCaller, KeyHolder, Person, R
 from restante.identity.client_tokens import ClientTokens
 from restante.identity.collector_tokens import CollectorTokens
 from restante.identity.device_tokens import DeviceTokens
+from restante.web.peer import Peers
 from restante.web.routes import Access
 
 SESSION_COOKIE = "restante_session"
@@ -39,11 +40,13 @@ class Gate:
         device_tokens: DeviceTokens,
         collector_tokens: CollectorTokens | None = None,
         client_tokens: ClientTokens | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self._database = database
         self._device_tokens = device_tokens
         self._collector_tokens = collector_tokens or CollectorTokens(database)
         self._client_tokens = client_tokens or ClientTokens(database)
+        self._peers = peers or Peers()
 
     async def admit(self, request: Request, access: Access) -> Caller | None:
         """The caller, if the route is for them; NotAuthenticated or NotAllowed if not."""
@@ -70,7 +73,9 @@ class Gate:
         return await self._database.read(sessions.find, token) if token else None
 
     async def _client(self, request: Request) -> ClientCaller:
-        caller = await self._client_tokens.verify(bearer_token(request), None)
+        certificate = self._peers.of_request(request)
+        thumbprint = certificate.thumbprint if certificate else None
+        caller = await self._client_tokens.verify(bearer_token(request), thumbprint)
         if POLLING_SCOPE not in caller.scopes:
             raise NotAllowed(f"this needs an access token of scope {POLLING_SCOPE}")
         return caller

@@ -1,0 +1,39 @@
+"""What operators did to clients of event polling: who, when, what. Rows are added and never changed."""
+
+from typing import Any
+
+import msgspec
+
+from restante.database.connection import Connection, Row
+from restante.database.queries import queries_beside
+from restante.web.ask import INT64_MAX
+from restante.web.paging import Page, Window, page_of
+
+SQL = queries_beside(__file__)
+
+
+class AuditedAction(msgspec.Struct, frozen=True):
+    id: int
+    at_ms: int
+    actor: str
+    event: str
+    client_id: str | None
+    detail: msgspec.Raw
+
+
+def record(conn: Connection, actor: str, event: str, client_id: str | None, detail: dict[str, Any]) -> None:
+    """Write it down, in the transaction that does it. `detail` must hold no secret."""
+    text = msgspec.json.encode(detail).decode()
+    conn.run(SQL.insert_action, at=conn.now_ms, actor=actor, event=event, client_id=client_id, detail=text)
+
+
+def list_page(conn: Connection, client_id: str | None, window: Window) -> Page[AuditedAction]:
+    """The newest first, of one client or of all; a page goes on before where the one before it ended."""
+    before = window.after or INT64_MAX
+    rows = conn.all(SQL.actions, client_id=client_id, before=before, limit=window.limit + 1)
+    return page_of(rows, window, "id", _view)
+
+
+def _view(row: Row) -> AuditedAction:
+    detail = msgspec.Raw(row["detail"].encode())
+    return AuditedAction(row["id"], row["at"], row["actor"], row["event"], row["client_id"], detail)
