@@ -8,6 +8,8 @@ import pytest
 from restante.database.database import Database
 from restante.database.migrate import migrate
 from restante.database.sqlite import SqliteEngine
+from tests.services.mariadb import MariaDb, running_mariadb
+from tests.services.plain_postgres import Postgres, running_postgres
 
 START_MS = 1_800_000_000_000
 
@@ -23,6 +25,27 @@ class ManualClock:
 
     def advance(self, seconds: float) -> None:
         self.now_ms += int(seconds * 1000)
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDb]:
+    """One for all tests of a worker; each makes a database of its own in it."""
+    with running_mariadb() as service:
+        yield service
+
+
+@pytest.fixture
+def mariadb_alone() -> Iterator[MariaDb]:
+    """One to stop and start again."""
+    with running_mariadb() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def plain_postgres() -> Iterator[Postgres]:
+    """One for all tests of a worker; each makes a database of its own in it."""
+    with running_postgres() as service:
+        yield service
 
 
 @pytest.fixture

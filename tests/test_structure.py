@@ -21,7 +21,7 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
-SQL_FILES = sorted(path for path in SOURCE.rglob("*.sql") if path.parent.name != "migrations")
+SQL_FILES = sorted(path for path in SOURCE.rglob("*.sql") if path.parent.name not in ("migrations", "schemas"))
 
 # Modules that decide nothing which could be tested apart from those who use them, and why.
 WITHOUT_TESTS_OF_THEIR_OWN = {

@@ -58,6 +58,9 @@ def test_every_command_and_option_is_documented(command: str) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_data_and_json_and_explains_itself(command: str) -> None:
     wanted = {"--data"} if command == "restante serve" else {"--data", "--json"}
+    if command == "restante outbox schema":
+        # Prints the same text whatever the data folder holds, and the text is SQL.
+        wanted = set()
     assert wanted <= COMMANDS[command]
     result = CliRunner().invoke(app, [*command.split()[1:], "--help"])
     assert result.exit_code == 0

@@ -1,8 +1,15 @@
-import pytest
+from contextlib import closing
+from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from restante.cli.main import app
 from restante.database.connection import Connection
 from restante.database.queries import Query
+from restante.outbox import DatabaseKind, enqueue, schema
 from tests.cli.conftest import AddDevice, Restante
+from tests.delivery.outside import in_sqlite
 
 FAIL = Query(
     "fail",
@@ -76,3 +83,52 @@ def test_retry_wants_ids_or_all(three_rows: Restante, args: list[str]) -> None:
     result = three_rows("outbox", "retry", *args)
     assert result.exit_code == 2
     assert three_rows.json("outbox", "show", "2")["status"] == "FAILED"
+
+
+@pytest.fixture
+def with_shop(restante: Restante, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Restante:
+    """A shop's database beside the server's, with one row in its outbox, which has failed."""
+    place = in_sqlite(tmp_path)
+    with closing(place.connect()) as conn:
+        enqueue(conn, 7, {"type": "x", "ref": {}})
+        conn.execute("UPDATE device_update_outbox SET status = 'FAILED'")
+        conn.commit()
+    monkeypatch.setenv("RESTANTE_OUTBOX", f"{place.address.url}?name=shop sqlite:///nowhere.db?name=gone")
+    return restante
+
+
+def test_rows_elsewhere_are_listed_shown_and_retried(with_shop: Restante) -> None:
+    (row,) = with_shop.json("outbox", "list", "--source", "shop")
+    assert (row["id"], row["device_id"], row["source"]) == (1, 7, "shop")
+    assert "shop" in with_shop.ok("outbox", "show", "1", "--source", "shop")
+    assert with_shop.json("outbox", "retry", "--all", "--source", "shop") == {"retried": 1}
+    assert with_shop.json("outbox", "list", "--source", "shop")[0]["status"] == "PENDING"
+    assert with_shop.json("outbox", "list") == []
+
+
+def test_the_sources_and_how_they_stand(with_shop: Restante) -> None:
+    own, shop, gone = with_shop.json("outbox", "sources")
+    assert (own["source"], own["failed"], own["problem"]) == ("server", 0, None)
+    assert (shop["source"], shop["failed"]) == ("shop", 1)
+    assert (gone["source"], gone["pending"]) == ("gone", None)
+    assert "unable to open" in gone["problem"]
+    assert "gone" in with_shop.ok("outbox", "sources")
+
+
+def test_a_source_that_is_not_there_is_said(with_shop: Restante) -> None:
+    assert "there is no outbox 'depot'" in with_shop.complaint("outbox", "list", "--source", "depot")
+
+
+def test_the_doctor_looks_at_them_too(with_shop: Restante) -> None:
+    with_shop.ok("user", "list")
+    result = with_shop("doctor")
+    assert "outbox shop" in result.output
+    assert "1 FAILED" in result.output
+    assert "cannot be reached" in result.output
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mysql", "sqlite"])
+def test_the_schema_is_printed(kind: DatabaseKind) -> None:
+    result = CliRunner().invoke(app, ["outbox", "schema", "--for", kind])
+    assert (result.exit_code, result.stdout) == (0, schema(kind))

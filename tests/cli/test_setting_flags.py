@@ -29,7 +29,12 @@ def test_every_setting_but_secrets_has_a_flag() -> None:
     assert set(DECLARED) - set(FLAGGED) == {"master_key"}
     for name, declaration in FLAGGED.items():
         if not isinstance(declaration.kind, YesOrNo):
-            assert given(str(declaration.flag), "x") == ({name: "x"}, False)
+            is_repeatable = getattr(declaration.kind, "is_repeatable", False)
+            assert given(str(declaration.flag), "x") == ({name: ["x"] if is_repeatable else "x"}, False)
+
+
+def test_a_repeatable_flag_collects_what_it_is_given() -> None:
+    assert given("--outbox", "x", "--outbox", "y")[0] == {"outbox": ["x", "y"]}
 
 
 def test_a_yes_or_no_is_a_pair_of_flags() -> None:

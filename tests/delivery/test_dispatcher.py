@@ -213,7 +213,7 @@ class Running:
     def __init__(self, database: Database, appending: Appending, interval_seconds: float = NEVER) -> None:
         options = DispatcherOptions(interval_seconds=interval_seconds, batch=2)
         self.passes = Watched(database, options, appending)
-        self.runner = Runner(database, self.passes, options)
+        self.runner = Runner(self.passes, options)
 
     async def __aenter__(self) -> "Running":
         self._task = asyncio.ensure_future(self.runner.run())

@@ -91,7 +91,7 @@ def _mark_all(conn: Connection, name: str) -> list[HeldRow]:
 
 def _publish(conn: Connection, rows: list[HeldRow], append: outbox.Append) -> None:
     for row in rows:
-        append(conn, row.device_id, [outbox._signal_of(conn, row)])
+        append(conn, row.device_id, [outbox.signal_of(conn, row)])
 
 
 def answer_before_commit(crash: Crash) -> None:

@@ -78,7 +78,7 @@ class Served:
         for server in self._servers:
             server.should_exit = True
         self._thread.join(PATIENCE_SECONDS)
-        self.node.database.close()
+        self.node.close()
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

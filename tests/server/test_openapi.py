@@ -70,7 +70,7 @@ def statuses_of(described: Route) -> list[str]:
 def routes(database: Database) -> list[Route]:
     given = [
         *DeviceRoutes(database).routes(),
-        *FleetRoutes(database).routes(),
+        *FleetRoutes(database, {}).routes(),
         *HealthRoutes(database, Path(".")).routes(),
         *asset_routes(),
         route("POST", BOX, put_in),

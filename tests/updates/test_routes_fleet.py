@@ -1,4 +1,6 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -6,20 +8,25 @@ import pytest
 
 from restante.database.connection import Connection
 from restante.database.database import Database
+from restante.database.outside import OutsideDatabase
 from restante.database.queries import Query
 from restante.delivery import outbox
+from restante.delivery.outbox import OWN_SOURCE
 from restante.delivery.signals import Signal
+from restante.delivery.sources import Source, own_source
 from restante.identity import api_keys
 from restante.identity.callers import Role
 from restante.identity.device_tokens import DeviceTokens
 from restante.identity.issuers import OutsideIssuers
 from restante.identity.master_key import MasterKey
 from restante.identity.signing_keys import SigningKeys
+from restante.outbox import enqueue
 from restante.updates.routes_fleet import FleetRoutes
 from restante.updates.wire import SHAPE
 from restante.web.access import Gate
 from restante.web.application import build_application
 from tests.conftest import START_MS
+from tests.delivery.outside import in_sqlite
 
 FAIL = Query("fail", "UPDATE device_update_outbox SET status = 'FAILED', failure_reason = 'why' WHERE id = :id")
 
@@ -33,10 +40,37 @@ def _fail(conn: Connection, row_id: int) -> None:
     conn.run(FAIL, id=row_id)
 
 
+class Rung(list[str]):
+    """Whose dispatchers were rung."""
+
+
 @pytest.fixture
-async def client(database: Database) -> AsyncIterator[httpx.AsyncClient]:
+def rung() -> Rung:
+    return Rung()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[OutsideDatabase]:
+    """An outbox in a database of the user's, with one row that failed."""
+    place = in_sqlite(tmp_path)
+    with closing(place.connect()) as conn:
+        enqueue(conn, 7, {"type": "x", "ref": {}})
+        conn.execute("UPDATE device_update_outbox SET status = 'FAILED', failure_reason = 'why'")
+        conn.commit()
+    with place.opened() as shop:
+        yield shop
+
+
+@pytest.fixture
+def sources(database: Database, shop: OutsideDatabase, rung: Rung) -> dict[str, Source]:
+    own = own_source(database, lambda: rung.append(OWN_SOURCE))
+    return {OWN_SOURCE: own, "shop": Source("shop", shop, lambda: rung.append("shop"))}
+
+
+@pytest.fixture
+async def client(database: Database, sources: dict[str, Source]) -> AsyncIterator[httpx.AsyncClient]:
     tokens = DeviceTokens(database, SigningKeys(database, MasterKey(bytes(32))), OutsideIssuers(()))
-    application = build_application(FleetRoutes(database).routes(), Gate(database, tokens), SHAPE)
+    application = build_application(FleetRoutes(database, sources).routes(), Gate(database, tokens), SHAPE)
     _, key = database.write_now(api_keys.create, "test", Role.operator)
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(application),
@@ -104,3 +138,29 @@ async def test_a_rollout_is_started_shown_and_stopped(client: httpx.AsyncClient)
 async def test_a_rollout_out_of_its_bounds_is_refused(client: httpx.AsyncClient, body: dict[str, int]) -> None:
     assert (await client.put("/apiv1/rollout", json=body)).status_code == 400
     assert (await data_of(client, "/apiv1/rollout"))["active"] is False
+
+
+async def test_rows_of_an_outbox_elsewhere_are_listed_shown_and_retried(client: httpx.AsyncClient, rung: Rung) -> None:
+    page = await data_of(client, "/apiv1/outbox?source=shop&status=FAILED")
+    assert [(row["id"], row["device_id"], row["source"]) for row in page["items"]] == [(1, 7, "shop")]
+    assert (await data_of(client, "/apiv1/outbox/1?source=shop"))["failure_reason"] == "why"
+    assert (await client.get("/apiv1/outbox/1")).status_code == 404
+    assert (await client.post("/apiv1/outbox/1/retry?source=shop")).json() == {"data": {"retried": 1}}
+    assert (await client.post("/apiv1/outbox/1/retry?source=shop")).status_code == 409
+    assert (await client.post("/apiv1/outbox/retry?source=shop")).json() == {"data": {"retried": 0}}
+    assert set(rung) == {"shop"}
+
+
+async def test_an_outbox_that_is_not_there_is_404(client: httpx.AsyncClient) -> None:
+    refused = await client.get("/apiv1/outbox?source=depot")
+    assert refused.status_code == 404
+    assert "there is no outbox 'depot'" in refused.json()["error"]["what"]
+
+
+async def test_the_outboxes_and_how_they_stand(client: httpx.AsyncClient, shop: OutsideDatabase) -> None:
+    own, outside = (await data_of(client, "/apiv1/outboxes"))["items"]
+    assert (own["source"], own["reachable"], own["pending"]) == ("server", True, 0)
+    assert (outside["source"], outside["reachable"], outside["failed"]) == ("shop", True, 1)
+    shop.close()
+    _, outside = (await data_of(client, "/apiv1/outboxes"))["items"]
+    assert (outside["reachable"], outside["problem"]) == (False, "the database is closed")

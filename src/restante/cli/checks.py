@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from restante.cli.output import moment
 from restante.database.connection import Connection
-from restante.database.errors import DatabaseError
+from restante.database.errors import DatabaseError, DatabaseUnavailable
 from restante.database.migrate import pending
+from restante.database.outside import OutsideAddress, OutsideDatabase
 from restante.database.queries import queries_beside
 from restante.database.sqlite import SqliteEngine
 from restante.delivery import outbox
@@ -59,6 +60,7 @@ def look(settings: Settings) -> Iterator[Finding]:
     yield _master_key(folder, settings)
     yield clock_finding(datetime.now(UTC))
     yield from _database(folder)
+    yield from map(_outside_outbox, settings.outbox)
 
 
 def _lock(folder: DataFolder) -> Finding:
@@ -219,6 +221,22 @@ def outbox_findings(conn: Connection) -> Iterator[Finding]:
         )
     elif not failed:
         yield Finding("outbox", State.ok, f"{waiting} waiting, none failed")
+
+
+def _outside_outbox(address: OutsideAddress) -> Finding:
+    subject = f"outbox {address.name}"
+    with closing(OutsideDatabase(address)) as source:
+        try:
+            counts = source.read_now(outbox.counts)
+        except DatabaseUnavailable as error:
+            return Finding(subject, State.problem, f"cannot be reached: {error}", "its signals wait until it can")
+        except DatabaseError as error:
+            remedy = "make the table with `restante outbox schema`, and give the user the right to it"
+            return Finding(subject, State.problem, f"cannot be read: {error}", remedy)
+    if counts["failed"]:
+        remedy = f"look at them with `restante outbox list --status FAILED --source {address.name}`"
+        return Finding(subject, State.warning, f"{counts['failed']} FAILED", remedy)
+    return Finding(subject, State.ok, f"{counts['pending']} waiting, none failed")
 
 
 def _mode(path: Path) -> int:

@@ -12,7 +12,10 @@ from pathlib import Path
 from restante.database.database import Database
 from restante.database.errors import DatabaseError
 from restante.database.migrate import migrate, pending
+from restante.database.outside import OutsideDatabase
 from restante.database.sqlite import SqliteEngine
+from restante.delivery.outbox import OWN_SOURCE
+from restante.delivery.sources import Source
 from restante.server.data_folder import DataFolder
 from restante.server.settings_sources import load
 
@@ -22,6 +25,22 @@ def opened(data: Path | None) -> Iterator[Database]:
     """The database of the data folder that the flag, the environment or the default names."""
     with opened_in(DataFolder(load({"data": data}, os.environ).data)) as database:
         yield database
+
+
+@contextmanager
+def opened_sources(data: Path | None, config: Path | None) -> Iterator[dict[str, Source]]:
+    """The outboxes there are, by name: the server's own, and those in databases that the settings name."""
+    settings = load({"data": data}, os.environ, config)
+    outside = [OutsideDatabase(address) for address in settings.outbox]
+    try:
+        with opened_in(DataFolder(settings.data)) as database:
+            every: list[Database | OutsideDatabase] = [database, *outside]
+            names = [OWN_SOURCE, *(source.name for source in outside)]
+            # A running server notices what a command changes by itself: nobody is to be rung from here.
+            yield {name: Source(name, place, lambda: None) for name, place in zip(names, every, strict=True)}
+    finally:
+        for source in outside:
+            source.close()
 
 
 @contextmanager

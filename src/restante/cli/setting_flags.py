@@ -33,6 +33,9 @@ def _parameter(declaration: Declaration) -> inspect.Parameter:
     if isinstance(declaration.kind, YesOrNo):
         option = typer.Option(f"--{word}/--no-{word}", help=_help(declaration))
         annotation: Any = Annotated[bool | None, option]
+    elif getattr(declaration.kind, "is_repeatable", False):
+        option = typer.Option(f"--{word}", metavar="VALUE", help=_help(declaration) + " May be given several times.")
+        annotation = Annotated[list[str] | None, option]
     else:
         # Taken as text: the settings' own reading says the same about a wrong value whatever its source.
         option = typer.Option(f"--{word}", metavar="VALUE", help=_help(declaration))

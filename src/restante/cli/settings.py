@@ -35,6 +35,10 @@ This page is the output of `restante settings --markdown`.
 MARKDOWN_ENDING = """
 A secret (`master_key`) is given by its environment variable only, and never shown.
 
+The URLs of `outbox` bear passwords: better in the environment (several with space between) or in the settings file (a
+list) than on a command line, which everybody on the machine sees. They are shown by name only, never with password.
+[Operations](operations.md#outboxes-in-your-own-databases) says what they mean.
+
 An outside issuer in the settings file:
 
 ```toml
@@ -93,7 +97,7 @@ def _value(declaration: Declaration, resolved: Resolved) -> Any:
 
 def _as_json(declaration: Declaration, resolved: Resolved) -> dict[str, object]:
     value = _value(declaration, resolved)
-    if declaration.secret or isinstance(value, Address | Path | RateRules):
+    if declaration.bears_secret or isinstance(value, Address | Path | RateRules):
         value = declaration.shown(value) or None
     return {
         "name": declaration.name,

@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import structlog
 
@@ -41,6 +42,24 @@ class DispatcherTotals:
     delivered: int = 0
     retried: int = 0
     failed: int = 0
+    # Rows that were claimed and had been lost by the time they were to be published.
+    stale: int = 0
+
+    def add(self, outcome: Outcome, **about: str) -> None:
+        """Count a pass, and say what became of its rows."""
+        self.passes += 1
+        self.delivered += outcome.delivered
+        self.retried += outcome.retried
+        self.failed += outcome.failed
+        if outcome.delivered:
+            log.info(f"{PREFIX} delivered", rows=outcome.delivered, **about)
+        if outcome.failed:
+            log.error(f"{PREFIX} given up", rows=outcome.failed, **about)
+
+
+def new_name() -> str:
+    """A dispatcher's, never the same twice: a restarted process must not pass for the holder of its former leases."""
+    return f"{socket.gethostname()[:40]}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 class Dispatcher:
@@ -54,8 +73,7 @@ class Dispatcher:
         self._database = database
         self._options = options or DispatcherOptions()
         self._append = append
-        # Never the same twice: a restarted process must not pass for the holder of its former self's leases.
-        self.name = name or f"{socket.gethostname()[:40]}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.name = name or new_name()
         self.totals = DispatcherTotals()
 
     async def run_once(self) -> Outcome:
@@ -66,11 +84,16 @@ class Dispatcher:
             return Outcome()
         try:
             outcome = await self._database.write(outbox.deliver_held, self.name, self._append)
+            self.totals.stale += max(0, claimed - outcome.delivered - outcome.failed)
         except Exception as error:
             log.error(f"{PREFIX} a batch failed, trying its rows one by one", rows=claimed, error=str(error))
             outcome = await self._deliver_one_by_one()
-        self._record(outcome)
+        self.totals.add(outcome)
         return outcome
+
+    async def seconds_until_due(self) -> float | None:
+        """How long until a waiting row can be claimed; None where none waits."""
+        return await self._database.read(outbox.seconds_until_due)
 
     async def _deliver_one_by_one(self) -> Outcome:
         outcome = Outcome()
@@ -93,22 +116,18 @@ class Dispatcher:
         log.error(f"{PREFIX} a row failed", row=row.id, device_id=row.device_id, error=reason)
         return await self._database.write(outbox.put_back, self.name, row, reason, self._options.backoff)
 
-    def _record(self, outcome: Outcome) -> None:
-        self.totals.passes += 1
-        self.totals.delivered += outcome.delivered
-        self.totals.retried += outcome.retried
-        self.totals.failed += outcome.failed
-        if outcome.delivered:
-            log.info(f"{PREFIX} delivered", rows=outcome.delivered)
-        if outcome.failed:
-            log.error(f"{PREFIX} given up", rows=outcome.failed)
+
+class Dispatches(Protocol):
+    """A dispatcher as its runner sees it."""
+
+    async def run_once(self) -> Outcome: ...
+    async def seconds_until_due(self) -> float | None: ...
 
 
 class Runner:
-    """Runs the dispatcher: again at once after a delivery, else when rung, or when the interval or a retry is due."""
+    """Runs a dispatcher: again at once after a delivery, else when rung, or when the interval or a retry is due."""
 
-    def __init__(self, database: Database, dispatcher: Dispatcher, options: DispatcherOptions) -> None:
-        self._database = database
+    def __init__(self, dispatcher: Dispatches, options: DispatcherOptions) -> None:
         self._dispatcher = dispatcher
         self._options = options
         self._alarm = Alarm()
@@ -129,6 +148,6 @@ class Runner:
         log.debug(f"{PREFIX} stopped")
 
     async def _idle_seconds(self) -> float:
-        due = await self._database.read(outbox.seconds_until_due)
+        due = await self._dispatcher.seconds_until_due()
         # What has become due since the pass is fetched soon, but not in a busy loop.
         return self._options.interval_seconds if due is None else min(self._options.interval_seconds, max(due, 0.05))

@@ -25,6 +25,7 @@ from restante.delivery.signals import Signal, checked_signal
 
 SQL = queries_beside(__file__)
 FAILURE_REASON_CHARACTERS_MAX = 255
+OWN_SOURCE = "server"
 
 Append = Callable[[Connection, int, list[Signal]], object]
 
@@ -47,6 +48,8 @@ class OutboxRow(msgspec.Struct):
     failure_reason: str | None
     created_at: int
     delivered_at: int | None
+    # Whose database the row is in: the server's own, or a configured one by its name.
+    source: str = OWN_SOURCE
 
 
 class HeldRow(NamedTuple):
@@ -117,10 +120,10 @@ def deliver_held(conn: Connection, dispatcher: str, append: Append) -> Outcome:
     by_device: dict[int, list[tuple[HeldRow, Signal]]] = {}
     for row in held_by(conn, dispatcher):
         try:
-            signal = _signal_of(conn, row)
+            signal = signal_of(conn, row)
             by_device.setdefault(row.device_id, []).append((row, signal))
         except Undeliverable as error:
-            outcome.add(_give_up(conn, dispatcher, row, str(error)))
+            outcome.add(give_up(conn, dispatcher, row, str(error)))
     for device_id, pairs in by_device.items():
         append(conn, device_id, [signal for _, signal in pairs])
     delivered = [{"id": row.id, "now_ms": conn.now_ms} for pairs in by_device.values() for row, _ in pairs]
@@ -135,9 +138,9 @@ def deliver_row(conn: Connection, dispatcher: str, row_id: int, append: Append) 
     if row is None:
         return Outcome()
     try:
-        signal = _signal_of(conn, row)
+        signal = signal_of(conn, row)
     except Undeliverable as error:
-        return _give_up(conn, dispatcher, row, str(error))
+        return give_up(conn, dispatcher, row, str(error))
     append(conn, row.device_id, [signal])
     conn.run(SQL.mark_delivered, id=row.id, now_ms=conn.now_ms)
     return Outcome(delivered=1)
@@ -150,7 +153,7 @@ def put_back(conn: Connection, dispatcher: str, row: HeldRow, reason: str, backo
     """
     delay_seconds = backoff.delay_seconds(row.attempts + 1)
     if delay_seconds is None:
-        return _give_up(conn, dispatcher, row, reason)
+        return give_up(conn, dispatcher, row, reason)
     retried = conn.run(
         SQL.retry_later,
         id=row.id,
@@ -171,15 +174,20 @@ def release_all(conn: Connection) -> int:
 
 
 def list_rows(
-    conn: Connection, status: str | None, device_id: int | None, limit: int, after: int = 0
+    conn: Connection,
+    status: str | None,
+    device_id: int | None,
+    limit: int,
+    after: int = 0,
+    source: str = OWN_SOURCE,
 ) -> list[OutboxRow]:
     rows = conn.all(SQL.list_rows, status=status, device_id=device_id, limit=limit, after=after)
-    return [OutboxRow(**row) for row in rows]
+    return [OutboxRow(**row, source=source) for row in rows]
 
 
-def get_row(conn: Connection, row_id: int) -> OutboxRow | None:
+def get_row(conn: Connection, row_id: int, source: str = OWN_SOURCE) -> OutboxRow | None:
     row = conn.one(SQL.get_row, id=row_id)
-    return None if row is None else OutboxRow(**row)
+    return None if row is None else OutboxRow(**row, source=source)
 
 
 def retry(conn: Connection, row_ids: list[int] | None) -> int:
@@ -209,7 +217,7 @@ def evict_delivered(conn: Connection, older_than_seconds: float, limit: int) -> 
     return conn.run(SQL.evict_delivered, before_ms=conn.now_ms - int(older_than_seconds * 1000), limit=limit)
 
 
-def _signal_of(conn: Connection, row: HeldRow) -> Signal:
+def signal_of(conn: Connection, row: HeldRow) -> Signal:
     try:
         signal = msgspec.json.decode(row.payload, type=Signal)
         signal = checked_signal(signal.type, signal.ts_ms, signal.ref)
@@ -220,7 +228,7 @@ def _signal_of(conn: Connection, row: HeldRow) -> Signal:
     return signal
 
 
-def _give_up(conn: Connection, dispatcher: str, row: HeldRow, reason: str) -> Outcome:
+def give_up(conn: Connection, dispatcher: str, row: HeldRow, reason: str) -> Outcome:
     failed = conn.run(SQL.mark_failed, id=row.id, claimed_by=dispatcher, failure_reason=_as_kept(reason))
     return Outcome(failed=failed)
 

@@ -69,14 +69,18 @@ SELECT 1 FROM user_devices WHERE id = :device_id
 
 -- name: list_rows
 -- Rows for people to look at, newest first.
-SELECT * FROM device_update_outbox
+SELECT id, device_id, event_kind, payload, status, attempts, next_attempt_at, claimed_by, claimed_at, lock_expires_at,
+       failure_reason, created_at, delivered_at
+FROM device_update_outbox
 WHERE (:status IS NULL OR status = :status) AND (:device_id IS NULL OR device_id = :device_id)
   AND (:after = 0 OR id < :after)
 ORDER BY id DESC LIMIT :limit
 
 -- name: get_row
 -- One row, whole.
-SELECT * FROM device_update_outbox WHERE id = :id
+SELECT id, device_id, event_kind, payload, status, attempts, next_attempt_at, claimed_by, claimed_at, lock_expires_at,
+       failure_reason, created_at, delivered_at
+FROM device_update_outbox WHERE id = :id
 
 -- name: failed_ids
 -- Every row that has been given up.
@@ -108,3 +112,8 @@ WHERE eldest.status = 'PENDING' AND NOT EXISTS (
 DELETE FROM device_update_outbox WHERE id IN (
     SELECT id FROM device_update_outbox
     WHERE status = 'DELIVERED' AND delivered_at < :before_ms ORDER BY delivered_at LIMIT :limit)
+
+-- name: evict_delivered@mysql
+-- As above: MySQL takes no LIMIT within IN, but one on the statement itself.
+DELETE FROM device_update_outbox
+WHERE status = 'DELIVERED' AND delivered_at < :before_ms ORDER BY delivered_at LIMIT :limit

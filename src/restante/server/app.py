@@ -15,13 +15,14 @@ from restante.database.database import Database
 from restante.database.migrate import migrate
 from restante.database.sqlite import SqliteEngine
 from restante.delivery import log as signal_log
-from restante.delivery import outbox
+from restante.delivery import outbox, receipts
 from restante.delivery.alarm import Alarm
 from restante.delivery.dispatcher import Dispatcher, Runner
 from restante.delivery.log_reader import LogReader
 from restante.delivery.presence import Presence
 from restante.delivery.retention import Retention
 from restante.delivery.signals import Signal
+from restante.delivery.sources import Source, own_source
 from restante.events.access_parts import EventAccess
 from restante.identity import retention as identity_retention
 from restante.identity.client_tokens import ClientTokens
@@ -38,6 +39,7 @@ from restante.server.health import HealthRoutes
 from restante.server.metrics import Metrics, MetricsSources
 from restante.server.openapi import DocsRoutes
 from restante.server.options import access_options, commands_options, dispatcher_options, poll_options
+from restante.server.outside_outboxes import OutsideOutboxes
 from restante.server.post_forms import PostForms
 from restante.server.request_forms import RequestForms
 from restante.server.services import Service, every
@@ -83,12 +85,20 @@ class Node:
         self.presence = Presence(self.database)
         self.poll = Poll(LogReader(self.database), self.presence, poll_options(settings))
         self.dispatcher = Dispatcher(self.database, dispatcher_options(settings), self.append)
-        self.runner = Runner(self.database, self.dispatcher, dispatcher_options(settings))
+        self.outside_outboxes = OutsideOutboxes(
+            settings.outbox,
+            self.database,
+            dispatcher_options(settings),
+            self.append,
+            settings.outbox_keep_delivered_days,
+        )
+        self.runner = Runner(self.dispatcher, dispatcher_options(settings))
         self.wrap_worker = WrapWorker(self.database, master_key, self.emit)
         self.retention = Retention(
             self.database,
             [
                 self._sweep_outbox,
+                self._sweep_receipts,
                 identity_retention.forget_expired,
                 *self.commands.sweeps(),
                 *self.event_access.sweeps(),
@@ -97,7 +107,15 @@ class Node:
         self.foreign_commits = Alarm()
         self.lane = self._lane()
         self.metrics = Metrics(
-            MetricsSources(self.database, self.poll, self.dispatcher, self.lane, self.tokens, self.commands.totals)
+            MetricsSources(
+                self.database,
+                self.poll,
+                self.dispatcher,
+                self.lane,
+                self.tokens,
+                self.commands.totals,
+                self.outside_outboxes,
+            )
         )
 
     def append(self, conn: Connection, device_id: int, signals: list[Signal]) -> object:
@@ -110,6 +128,11 @@ class Node:
         else:
             outbox.enqueue(conn, device_id, signal)
 
+    def sources(self) -> dict[str, Source]:
+        """The outboxes there are, by name; the server's own first."""
+        own = own_source(self.database, self.runner.ring)
+        return {source.name: source for source in (own, *self.outside_outboxes.sources())}
+
     def routes(self) -> list[Route]:
         parts = UpdatesParts(
             database=self.database,
@@ -118,6 +141,7 @@ class Node:
             master_key=self.master_key,
             poll=self.poll,
             emit=self.emit,
+            sources=self.sources(),
             public_url=self.settings.public_url,
             refresh_token_days=self.settings.refresh_token_days,
             session_hours=self.settings.session_hours,
@@ -126,10 +150,14 @@ class Node:
             *updates_routes(parts),
             *self.commands.routes(),
             *self.event_access.routes(),
-            *HealthRoutes(self.database, self.settings.data).routes(),
+            *HealthRoutes(self.database, self.settings.data, self._away).routes(),
             *self.metrics.routes(),
         ]
         return [*routes, *DocsRoutes(routes).routes()]
+
+    def _away(self) -> list[str]:
+        """What the server goes on without, for the health probe."""
+        return [f"outbox {name}" for name in self.outside_outboxes.away()]
 
     def application(self, *, with_lifespan: bool = True) -> Starlette:
         return build_application(
@@ -146,6 +174,7 @@ class Node:
         deadlines, buckets = self.lane.deadlines, self.poll.buckets
         return [
             Service("dispatcher", self.runner.run, self.runner.stop),
+            *self.outside_outboxes.services(),
             Service("wrap worker", self.wrap_worker.run, self.wrap_worker.stop),
             Service("presence", self.presence.run),
             Service("retention", self.retention.run),
@@ -186,6 +215,15 @@ class Node:
     def _sweep_outbox(self, conn: Connection) -> int:
         return outbox.evict_delivered(conn, self.settings.outbox_keep_delivered_days * DAY_SECONDS, SWEEP_ROWS)
 
+    def _sweep_receipts(self, conn: Connection) -> int:
+        # Never at once: a dispatcher elsewhere may be asleep over a row whose receipt this is.
+        kept_days = max(1, self.settings.outbox_keep_delivered_days)
+        return receipts.evict_settled(conn, kept_days * DAY_SECONDS, SWEEP_ROWS)
+
+    def close(self) -> None:
+        self.outside_outboxes.close()
+        self.database.close()
+
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[Node]:
@@ -202,7 +240,7 @@ def opened(settings: Settings) -> Iterator[Node]:
             node.database.write_now(outbox.release_all)
             yield node
         finally:
-            node.database.close()
+            node.close()
 
 
 def serve(settings: Settings, when_listening: Callable[[Address], None] = lambda _address: None) -> None:

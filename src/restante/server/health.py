@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -19,14 +20,17 @@ READY_WITHIN_SECONDS = 2.0
 FREE_BYTES_MIN = 16 * 1024 * 1024
 
 
-class Health(msgspec.Struct):
+class Health(msgspec.Struct, omit_defaults=True):
     status: str
+    # What cannot be reached now and is gone on without: no reason to take the server out of service.
+    away: list[str] = []
 
 
 class HealthRoutes:
-    def __init__(self, database: Database, data: Path) -> None:
+    def __init__(self, database: Database, data: Path, away: Callable[[], list[str]] = list) -> None:
         self._database = database
         self._data = data
+        self._away = away
 
     def routes(self) -> list[Route]:
         return [
@@ -56,7 +60,7 @@ class HealthRoutes:
                 await self._database.write(_nothing)
         except (TimeoutError, DatabaseError) as error:
             raise Unavailable("the database does not answer", retry_after_seconds=1) from error
-        return Health("ready")
+        return Health("ready", self._away())
 
 
 def _nothing(_conn: Connection) -> None:

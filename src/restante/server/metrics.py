@@ -20,6 +20,7 @@ from restante.delivery.dispatcher import Dispatcher
 from restante.identity.device_tokens import DeviceTokens
 from restante.server.commands_metrics import CommandsMetrics
 from restante.server.fast_lane import LaneShared
+from restante.server.outside_outboxes import OutsideOutboxes
 from restante.updates.poll import Poll
 from restante.updates.wire import SHAPE
 from restante.web.answer import NO_STORE, Answer
@@ -36,6 +37,7 @@ class MetricsSources(NamedTuple):
     lane: LaneShared
     tokens: DeviceTokens
     commands: CommandTotals
+    outboxes: OutsideOutboxes
 
 
 class Meaning(NamedTuple):
@@ -57,6 +59,13 @@ METRICS = {
     "restante_outbox_rows": Meaning(GaugeMetricFamily, "Outbox rows, by status.", "status"),
     "restante_outbox_oldest_pending_seconds": Meaning(GaugeMetricFamily, "Age of the oldest pending outbox row."),
     "restante_outbox_dispatched": Meaning(CounterMetricFamily, "Outbox rows dispatched, by outcome.", "outcome"),
+    "restante_outbox_source_up": Meaning(GaugeMetricFamily, "Whether an outbox can be reached.", "source"),
+    "restante_outbox_source_delivered": Meaning(CounterMetricFamily, "Rows delivered, by outbox.", "source"),
+    "restante_outbox_source_retried": Meaning(CounterMetricFamily, "Rows put back, by outbox.", "source"),
+    "restante_outbox_source_failed": Meaning(CounterMetricFamily, "Rows given up, by outbox.", "source"),
+    "restante_outbox_source_stale": Meaning(
+        CounterMetricFamily, "Rows not published because the lease was over, by outbox.", "source"
+    ),
     "restante_commits": Meaning(CounterMetricFamily, "Write transactions committed."),
     "restante_writes": Meaning(CounterMetricFamily, "Writes made; several share one commit."),
 }
@@ -124,6 +133,15 @@ class Metrics:
 
     def _outbox_values(self) -> Iterator[tuple[str, str | None, float]]:
         totals = self._sources.dispatcher.totals
+        for name, value in (
+            ("restante_outbox_source_up", 1),
+            ("restante_outbox_source_delivered", totals.delivered),
+            ("restante_outbox_source_retried", totals.retried),
+            ("restante_outbox_source_failed", totals.failed),
+            ("restante_outbox_source_stale", totals.stale),
+        ):
+            yield name, outbox.OWN_SOURCE, value
+        yield from self._sources.outboxes.values()
         yield "restante_outbox_dispatched", "delivered", totals.delivered
         yield "restante_outbox_dispatched", "retried", totals.retried
         yield "restante_outbox_dispatched", "failed", totals.failed

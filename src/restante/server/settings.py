@@ -15,6 +15,7 @@ from restante.commands.rate_windows import RateRules
 from restante.identity.issuers import OutsideIssuer
 from restante.server.access_setting_kinds import Addresses, File, Networks
 from restante.server.command_setting_kinds import CommandTypes, RateLimits, TypeNames
+from restante.server.outside_setting_kinds import OutboxUrls, OutsideAddresses
 from restante.server.setting_kinds import (
     Address,
     Folder,
@@ -44,6 +45,7 @@ _LOCAL = Address("127.0.0.1", 8080)
 _RATES = RateRules()
 _NO_TYPES = TypeNames()
 _NO_NETWORKS = Networks()
+_NO_OUTBOXES = OutsideAddresses()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,11 @@ class Declaration:
     @property
     def variable(self) -> str:
         return ENVIRONMENT_PREFIX + self.name.upper()
+
+    @property
+    def bears_secret(self) -> bool:
+        """Whether what is given may hold a secret within, such as a URL's password."""
+        return self.secret or getattr(self.kind, "bears_secret", False)
 
     @property
     def contract_variable(self) -> str | None:
@@ -79,7 +86,7 @@ class Declaration:
             return str(value).lower()
         if isinstance(value, float):
             return f"{value:g}"
-        if isinstance(value, tuple) and not isinstance(value, Address | TypeNames | Networks):
+        if isinstance(value, tuple) and not isinstance(value, Address | TypeNames | Networks | OutsideAddresses):
             return ", ".join(issuer.issuer for issuer in value)
         return str(value)
 
@@ -151,6 +158,11 @@ class Settings:
     direct_signals: Annotated[
         bool, YesOrNo(), "Write signals straight to the devices' logs instead of through the outbox."
     ] = False
+    outbox: Annotated[
+        OutsideAddresses,
+        OutboxUrls(),
+        "Databases of your own whose outbox tables are drained too; each may be given a name with ?name=….",
+    ] = _NO_OUTBOXES
     outbox_interval_seconds: Annotated[
         float, Fraction(0.01, 3600), "How often an idle dispatcher looks into the outbox unasked."
     ] = 5.0

@@ -67,7 +67,7 @@ def resolve(flags: Mapping[str, object], environ: Mapping[str, str], config: Pat
 
 
 def _from_flags(flags: Mapping[str, object]) -> dict[str, Given]:
-    return {name: Given(raw, DECLARED[name].flag or name) for name, raw in flags.items() if raw is not None}
+    return {name: Given(raw, DECLARED[name].flag or name) for name, raw in flags.items() if raw not in (None, [])}
 
 
 def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[str, Given]:
@@ -161,7 +161,7 @@ def _read(declaration: Declaration, given: Given, problems: list[str]) -> Any:
         return declaration.kind.read(given.raw)
     except ValueError as error:
         expected = declaration.kind.expected
-        got = "something else" if declaration.secret else _shortened(given.raw)
+        got = "something else" if declaration.bears_secret else _shortened(given.raw)
         detail = f": {error}" if isinstance(error, Explained) else ""
         problems.append(f"{declaration.name}: expected {expected}, got {got} (from {given.origin}){detail}")
         return None

@@ -1,9 +1,11 @@
 """Every route of device updates, in one list."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from restante.database.database import Database
 from restante.delivery.signals import Emit
+from restante.delivery.sources import Source
 from restante.identity.device_tokens import DeviceTokens
 from restante.identity.master_key import MasterKey
 from restante.identity.refresh_key import RefreshKey
@@ -39,6 +41,7 @@ class UpdatesParts:
     master_key: MasterKey
     poll: Poll
     emit: Emit
+    sources: Mapping[str, Source]
     public_url: str | None
     refresh_token_days: int
     session_hours: int
@@ -72,6 +75,6 @@ def updates_routes(parts: UpdatesParts) -> list[Route]:
         *AuthorityRoutes(database, emit, parts.master_key).routes(),
         *AccountRoutes(database).routes(),
         *SignalRoutes(database, emit).routes(),
-        *FleetRoutes(database).routes(),
+        *FleetRoutes(database, parts.sources).routes(),
         *asset_routes(),
     ]

@@ -1,0 +1,101 @@
+"""The outbox in an application's own database: a change and the signal that tells about it are committed together.
+
+    from restante.outbox import enqueue
+
+    with connection:                                   # psycopg, PyMySQL, mysqlclient, sqlite3 …
+        connection.execute("UPDATE tariffs SET …")
+        enqueue(connection, device_id, {"type": "tariff.changed", "ref": {"tariff_id": 7}})
+
+`enqueue` is one INSERT on the connection it is given, in whatever transaction is open there. It opens, commits and
+rolls back nothing, and talks to no server. The table is made with `schema(...)`, or `restante outbox schema`.
+"""
+
+import sys
+import time
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any, Literal, Protocol, get_args
+
+from restante.core.errors import BadInput
+from restante.delivery.signals import Signal, checked_signal
+
+ID_MAX = 2**63 - 1
+
+DatabaseKind = Literal["postgresql", "mysql", "sqlite"]
+Paramstyle = Literal["qmark", "numeric", "named", "format", "pyformat"]
+
+# Spelled out, one for each way drivers want their parameters: no statement is put together from pieces.
+_INSERT: dict[Paramstyle, str] = {
+    "qmark": "INSERT INTO device_update_outbox (device_id, event_kind, payload) VALUES (?, ?, ?)",
+    "numeric": "INSERT INTO device_update_outbox (device_id, event_kind, payload) VALUES (:1, :2, :3)",
+    "named": "INSERT INTO device_update_outbox (device_id, event_kind, payload) VALUES (:device, :kind, :payload)",
+    "format": "INSERT INTO device_update_outbox (device_id, event_kind, payload) VALUES (%s, %s, %s)",
+    "pyformat": "INSERT INTO device_update_outbox (device_id, event_kind, payload)"
+    " VALUES (%(device)s, %(kind)s, %(payload)s)",
+}
+
+
+class DbapiConnection(Protocol):
+    """A connection as PEP 249 has it."""
+
+    def cursor(self) -> Any: ...
+
+
+def enqueue(
+    connection: DbapiConnection,
+    device_id: int,
+    signal: Signal | Mapping[str, Any],
+    *,
+    paramstyle: Paramstyle | None = None,
+) -> None:
+    """Write a signal for a device into the outbox, in the transaction that is open on the connection.
+
+    The signal has `type`, `ref` and, if the moment is not now, `ts_ms`; BadInput if it is not what a
+    device can be sent, and then nothing has been written. `paramstyle` is needed only
+    where the connection is a wrapper that hides its driver.
+    """
+    if isinstance(device_id, bool) or not isinstance(device_id, int) or not 1 <= device_id <= ID_MAX:
+        raise BadInput("device_id", "a device's id")
+    checked = _checked(signal)
+    style = paramstyle or _paramstyle(connection)
+    row = {"device": device_id, "kind": checked.type, "payload": checked.payload()}
+    cursor = connection.cursor()
+    try:
+        cursor.execute(_INSERT[style], row if style in ("named", "pyformat") else tuple(row.values()))
+    finally:
+        cursor.close()
+
+
+def schema(kind: DatabaseKind) -> str:
+    """The statements that make the outbox table in a database of this kind."""
+    if kind not in get_args(DatabaseKind):
+        raise BadInput("kind", f"one of {', '.join(get_args(DatabaseKind))}")
+    return (files("restante") / "schemas" / f"outbox_{kind}.sql").read_text(encoding="utf-8")
+
+
+def _checked(signal: Signal | Mapping[str, Any]) -> Signal:
+    if isinstance(signal, Signal):
+        return checked_signal(signal.type, signal.ts_ms, signal.ref)
+    unknown = sorted(set(signal) - {"type", "ts_ms", "ref"})
+    if unknown:
+        raise BadInput(str(unknown[0]), "only type, ref and ts_ms")
+    type_, ref = signal.get("type"), signal.get("ref", {})
+    ts_ms = signal.get("ts_ms", time.time_ns() // 1_000_000)
+    if not isinstance(type_, str):
+        raise BadInput("type", "a text")
+    if isinstance(ts_ms, bool) or not isinstance(ts_ms, int):
+        raise BadInput("ts_ms", "milliseconds since the epoch")
+    if not isinstance(ref, dict):
+        raise BadInput("ref", "an object")
+    return checked_signal(type_, ts_ms, ref)
+
+
+def _paramstyle(connection: DbapiConnection) -> Paramstyle:
+    """How the connection's driver wants parameters spelled: as its module says (PEP 249)."""
+    for ancestor in type(connection).__mro__:
+        module = sys.modules.get(ancestor.__module__.partition(".")[0])
+        said = getattr(module, "paramstyle", None)
+        style = next((style for style in _INSERT if style == said), None)
+        if style is not None:
+            return style
+    raise BadInput("paramstyle", f"one of {', '.join(_INSERT)}: the connection's driver is not known")
