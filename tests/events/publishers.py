@@ -42,7 +42,7 @@ _SUBSCRIBE = Query(
 _STREAM = Query(
     "stream",
     """INSERT INTO event_streams
-           (public_id, client, status, events_requested, all_subjects, created_at, updated_at)
+           (public_id, client, status, events_delivered, all_subjects, created_at, updated_at)
        VALUES (:public_id, :client, :status, :requested, :all_subjects, :now_ms, :now_ms) RETURNING id""",
 )
 _FOLLOW = Query(

@@ -18,6 +18,7 @@ _ADD_CLIENT = Query(
     VALUES (:client_id, 'a client', 'client_secret_basic', 'eventpolling ssf.read ssf.manage', 'PS256', 1)
     RETURNING id""",
 )
+_CLIENT_ID = Query("client_id", "SELECT client_id FROM event_clients WHERE id = :client")
 _SUSPEND = Query("suspend", "UPDATE event_clients SET suspended_at = :at WHERE id = :client")
 _EVENT = Query(
     "add_event",
@@ -30,6 +31,10 @@ _RECEIVER = Query("receiver", "SELECT * FROM event_receivers WHERE client = :cli
 
 def add_client(database: Database) -> int:
     return database.write_now(_returned_id, _ADD_CLIENT, {"client_id": f"client-{uuid4()}"})
+
+
+def client_id_of(database: Database, client: int) -> str:
+    return str(database.read_now(_row, _CLIENT_ID, {"client": client})["client_id"])
 
 
 def add_event(

@@ -292,10 +292,24 @@ def test_nothing_is_sent_to_who_is_suspended_or_held(queue: Queue, client: int) 
     suspend(queue.database, client)
     assert queue.claim() == []
     suspend(queue.database, client, None)
-    queue.database.write_now(receivers.hold, client, "open-banking", True)
+    queue.database.write_now(receivers.hold, client, "open-banking", 0)
     assert queue.claim() == []
-    queue.database.write_now(receivers.hold, client, "open-banking", False)
+    queue.database.write_now(receivers.let_go, client, "open-banking")
     assert len(queue.claim()) == 1
+
+
+def test_who_is_held_is_sent_what_was_left_until_then(queue: Queue, client: int) -> None:
+    first, last, beyond = (queue.add(client) for _ in range(3))
+    held_at = event_of(queue.database, last)["id"]
+    queue.database.write_now(receivers.hold, client, "open-banking", held_at)
+    (delivery,) = queue.claim()
+    following = queue.settle(delivery, TAKEN).following
+    assert following is not None
+    assert [delivery.jti, following.jti] == [first, last]
+    assert queue.settle(following, TAKEN).following is None
+    assert queue.claim() == []
+    queue.database.write_now(receivers.let_go, client, "open-banking")
+    assert [each.jti for each in queue.claim()] == [beyond]
 
 
 @pytest.mark.parametrize("stop", ["suspend", "hold", "move", "remove"])
@@ -307,7 +321,7 @@ def test_what_stops_a_receiver_stops_it_after_the_event_on_its_way(queue: Queue,
         case "suspend":
             suspend(queue.database, client)
         case "hold":
-            queue.database.write_now(receivers.hold, client, "open-banking", True)
+            queue.database.write_now(receivers.hold, client, "open-banking", 0)
         case "move":
             queue.database.write_now(receivers.put, client, "open-banking", "https://new.example/")
         case "remove":

@@ -68,11 +68,11 @@ def test_the_two_profiles_have_receivers_of_their_own(database: Database, client
 def test_holding_and_letting_go(database: Database, client: int, announced: list[object]) -> None:
     put(database, client)
     announced.clear()
-    database.write_now(receivers.hold, client, "open-banking", True)
-    assert receiver_of(database, client)["is_held"] == 1
+    database.write_now(receivers.hold, client, "open-banking", 7)
+    assert receiver_of(database, client)["open_through"] == 7
     assert announced == []
-    database.write_now(receivers.hold, client, "open-banking", False)
-    assert receiver_of(database, client)["is_held"] == 0
+    database.write_now(receivers.let_go, client, "open-banking")
+    assert receiver_of(database, client)["open_through"] is None
     assert announced == [PushDue()]
 
 
@@ -82,10 +82,10 @@ def test_states_tell_how_many_wait(database: Database, client: int) -> None:
     add_event(database, client, is_to_be_pushed=False)
     add_event(database, client, status="unsigned")
     (state,) = database.read_now(receivers.states, client)
-    assert (state.profile, state.url, state.is_held, state.failures, state.waiting) == (
+    assert (state.profile, state.url, state.open_through, state.failures, state.waiting) == (
         "open-banking",
         URL,
-        False,
+        None,
         0,
         1,
     )

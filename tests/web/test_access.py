@@ -9,7 +9,7 @@ from restante.identity.device_tokens import DeviceTokens
 from restante.identity.issuers import OutsideIssuers
 from restante.identity.master_key import MasterKey
 from restante.identity.signing_keys import SigningKeys
-from restante.web.access import ROLE_NEEDED, SESSION_COOKIE, Gate, bearer_token
+from restante.web.access import ROLE_NEEDED, SCOPES_NEEDED, SESSION_COOKIE, Gate, bearer_token
 from restante.web.routes import Access
 from tests.conftest import ManualClock
 from tests.identity.population import add_device
@@ -95,21 +95,31 @@ async def test_a_device_gets_through_its_door_and_no_other(house: House) -> None
             assert await house.admits(bearing(house.device_token), access) == 401
 
 
-async def test_a_client_gets_through_its_door_with_the_scope_for_it(house: House) -> None:
+# Written down here once more: what a token of each scope opens.
+DOORS_OF_SCOPES = {
+    "eventpolling": {Access.client},
+    "ssf.read": {Access.signals_read},
+    "ssf.manage": {Access.signals_read, Access.signals_manage},
+    "eventpolling ssf.read": {Access.client, Access.signals_read},
+    "accounts": set(),
+}
+
+
+@pytest.mark.parametrize("scope", DOORS_OF_SCOPES)
+async def test_a_client_gets_through_the_doors_it_has_the_scope_for(house: House, scope: str) -> None:
     client = house.database.write_now(add_client)
-    polling = house.database.write_now(client_tokens.issue, client, "eventpolling", None, 60)
-    other = house.database.write_now(client_tokens.issue, client, "accounts", None, 60)
-    caller = await house.admits(bearing(polling), Access.client)
-    assert isinstance(caller, ClientCaller)
-    assert caller.id == client
-    assert await house.admits(bearing(other), Access.client) == 403
-    for access in Access:
-        if access not in (Access.open, Access.client):
-            assert await house.admits(bearing(polling), access) == 401
+    token = house.database.write_now(client_tokens.issue, client, scope, None, 60)
+    for access in set(Access) - {Access.open}:
+        admitted = await house.admits(bearing(token), access)
+        if access in DOORS_OF_SCOPES[scope]:
+            assert isinstance(admitted, ClientCaller)
+            assert admitted.id == client
+        else:
+            assert admitted == (403 if access in SCOPES_NEEDED else 401)
 
 
 async def test_people_and_keys_do_not_get_through_the_doors_of_machines(house: House) -> None:
-    for access in (Access.device, Access.collector, Access.client):
+    for access in (Access.device, Access.collector, *SCOPES_NEEDED):
         assert await house.admits(request(cookie=house.cookies[Role.admin]), access) == 401
         assert await house.admits(bearing(house.keys[Role.admin]), access) == 401
 
@@ -132,8 +142,8 @@ async def test_a_role_is_enough_or_it_is_not(house: House, access: Access) -> No
 
 
 def test_every_door_is_somebodys() -> None:
-    by_kind = {Access.open, Access.device, Access.collector, Access.client, Access.person}
-    assert by_kind | set(ROLE_NEEDED) == set(Access)
+    by_kind = {Access.open, Access.device, Access.collector, Access.person}
+    assert by_kind | set(SCOPES_NEEDED) | set(ROLE_NEEDED) == set(Access)
 
 
 async def test_a_door_for_people_is_not_for_keys(house: House) -> None:

@@ -227,7 +227,7 @@ def _check_events(events: Any) -> None:
     check_json(events, "events")
     for name, members in events.items():
         field = f"events.{name}"
-        if not _is_event_type(name):
+        if not is_event_type(name):
             raise BadInput(field, "an event type that is a URI, urn:… or https://…")
         if not isinstance(members, Mapping):
             raise BadInput(field, "an object")
@@ -265,7 +265,8 @@ def _is_uri(text: str) -> bool:
     )
 
 
-def _is_event_type(name: str) -> bool:
+def is_event_type(name: str) -> bool:
+    """Whether it is a namespaced name: a URI."""
     is_urn = name.lower().startswith("urn:")
     return len(name) <= URI_CHARACTERS_MAX and _is_uri(name) and (not is_urn or bool(_URN.fullmatch(name)))
 

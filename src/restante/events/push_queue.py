@@ -117,7 +117,7 @@ def open_circuits(conn: Connection, failures: int) -> int:
 def _take(conn: Connection, holder: Holder, receiver: Row) -> Delivery | None:
     """Claim the receiver for its oldest event that is due; None if there is none that may go now."""
     whom = {"client": receiver["client"], "profile": receiver["profile"]}
-    event = conn.one(SQL.oldest_due, **whom, now_ms=conn.now_ms)
+    event = conn.one(SQL.oldest_due, **whom, open_through=receiver["open_through"], now_ms=conn.now_ms)
     token = None if event is None else inbox.text_of(conn, receiver["client"], event["id"])
     if event is None or token is None:
         return None

@@ -1,21 +1,23 @@
 -- name: claimable
 -- Receivers that nobody holds and that have something due, those first that were sent to longest ago.
-SELECT r.client, r.profile, r.url, r.sealed_authorization
+SELECT r.client, r.profile, r.url, r.sealed_authorization, r.open_through
 FROM event_receivers AS r JOIN event_clients AS c ON c.id = r.client
-WHERE r.is_held = 0 AND r.retry_at <= :now_ms AND (r.claimed_until IS NULL OR r.claimed_until <= :now_ms)
+WHERE r.retry_at <= :now_ms AND (r.claimed_until IS NULL OR r.claimed_until <= :now_ms)
   AND c.suspended_at IS NULL
   AND EXISTS (SELECT 1 FROM event_inbox AS i
-              WHERE i.client = r.client AND i.profile = r.profile AND i.status = 'ready' AND i.push_at <= :now_ms)
+              WHERE i.client = r.client AND i.profile = r.profile AND i.status = 'ready' AND i.push_at <= :now_ms
+                AND (r.open_through IS NULL OR i.id <= r.open_through))
 ORDER BY COALESCE(r.last_tried_at, 0), r.client LIMIT :limit
 
 -- name: claimable@postgres
 -- As above, with the rows locked: of several writers each takes receivers that no other one is about to take.
-SELECT r.client, r.profile, r.url, r.sealed_authorization
+SELECT r.client, r.profile, r.url, r.sealed_authorization, r.open_through
 FROM event_receivers AS r JOIN event_clients AS c ON c.id = r.client
-WHERE r.is_held = 0 AND r.retry_at <= :now_ms AND (r.claimed_until IS NULL OR r.claimed_until <= :now_ms)
+WHERE r.retry_at <= :now_ms AND (r.claimed_until IS NULL OR r.claimed_until <= :now_ms)
   AND c.suspended_at IS NULL
   AND EXISTS (SELECT 1 FROM event_inbox AS i
-              WHERE i.client = r.client AND i.profile = r.profile AND i.status = 'ready' AND i.push_at <= :now_ms)
+              WHERE i.client = r.client AND i.profile = r.profile AND i.status = 'ready' AND i.push_at <= :now_ms
+                AND (r.open_through IS NULL OR i.id <= r.open_through))
 ORDER BY COALESCE(r.last_tried_at, 0), r.client LIMIT :limit
 FOR UPDATE OF r SKIP LOCKED
 
@@ -23,6 +25,7 @@ FOR UPDATE OF r SKIP LOCKED
 -- A receiver's next event. One that is still to be signed is not overtaken.
 SELECT i.id, i.jti, i.push_attempts FROM event_inbox AS i
 WHERE i.client = :client AND i.profile = :profile AND i.status = 'ready' AND i.push_at <= :now_ms
+  AND (CAST(:open_through AS INTEGER) IS NULL OR i.id <= :open_through)
   AND NOT EXISTS (SELECT 1 FROM event_inbox AS u
                   WHERE u.client = :client AND u.profile = :profile AND u.status = 'unsigned' AND u.id < i.id)
 ORDER BY i.id LIMIT 1
@@ -34,17 +37,17 @@ WHERE client = :client AND profile = :profile
 
 -- name: still_held
 -- The receiver, if it is ours still, has not moved and may be sent to.
-SELECT r.client, r.profile, r.url, r.sealed_authorization
+SELECT r.client, r.profile, r.url, r.sealed_authorization, r.open_through
 FROM event_receivers AS r JOIN event_clients AS c ON c.id = r.client
 WHERE r.client = :client AND r.profile = :profile AND r.claimed_by = :name AND r.claimed_until > :now_ms
-  AND r.url = :url AND r.is_held = 0 AND c.suspended_at IS NULL
+  AND r.url = :url AND c.suspended_at IS NULL
 
 -- name: still_held@postgres
 -- As above, locked: a receiver that moves meanwhile waits until its next event has been claimed for where it was.
-SELECT r.client, r.profile, r.url, r.sealed_authorization
+SELECT r.client, r.profile, r.url, r.sealed_authorization, r.open_through
 FROM event_receivers AS r JOIN event_clients AS c ON c.id = r.client
 WHERE r.client = :client AND r.profile = :profile AND r.claimed_by = :name AND r.claimed_until > :now_ms
-  AND r.url = :url AND r.is_held = 0 AND c.suspended_at IS NULL
+  AND r.url = :url AND c.suspended_at IS NULL
 FOR UPDATE OF r
 
 -- name: let_go
@@ -90,7 +93,7 @@ WHERE client = :client AND profile = :profile AND status = 'ready' AND push_at I
 -- The next moment at which something may be sent: a receiver is asked again, an event is tried again, or the lease of a
 -- process that died is over.
 SELECT MIN(at) AS at FROM (
-    SELECT MIN(retry_at) AS at FROM event_receivers WHERE retry_at > :now_ms AND is_held = 0
+    SELECT MIN(retry_at) AS at FROM event_receivers WHERE retry_at > :now_ms
     UNION ALL SELECT MIN(claimed_until) AS at FROM event_receivers WHERE claimed_until > :now_ms
     UNION ALL SELECT MIN(push_at) AS at FROM event_inbox WHERE status = 'ready' AND push_at > :now_ms) AS moments
 

@@ -118,8 +118,11 @@ class ReceiverClient:
 
     async def check(self, url: CallbackUrl) -> None:
         """NotReachable, with the reason, if we would not call this address."""
-        async with asyncio.timeout(self.options.timeout_seconds):
-            await checked_addresses(self._resolve, url, self.options.allowed)
+        try:
+            async with asyncio.timeout(self.options.timeout_seconds):
+                await checked_addresses(self._resolve, url, self.options.allowed)
+        except TimeoutError:
+            raise NotReachable(f"the host {url.host} is not resolved in time") from None
 
     async def connect(self, url: CallbackUrl) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         problem = ""

@@ -24,7 +24,7 @@ class ReceiverState(NamedTuple):
 
     profile: str
     url: str
-    is_held: bool
+    open_through: int | None
     failures: int
     retry_at: int
     problem: str | None
@@ -46,17 +46,18 @@ def remove(conn: Connection, client: int, profile: Profile) -> None:
         conn.run(SQL.push_no_more, client=client, profile=profile)
 
 
-def hold(conn: Connection, client: int, profile: Profile, is_held: bool) -> None:
-    """Send nothing while it is held; what is published meanwhile waits."""
-    conn.run(SQL.hold_receiver, client=client, profile=profile, is_held=int(is_held))
-    if not is_held:
-        conn.announce(PushDue())
+def hold(conn: Connection, client: int, profile: Profile, open_through: int) -> None:
+    """Send nothing beyond this event; what is published meanwhile waits."""
+    conn.run(SQL.hold_receiver, client=client, profile=profile, open_through=open_through)
+
+
+def let_go(conn: Connection, client: int, profile: Profile) -> None:
+    """Send everything again."""
+    conn.run(SQL.hold_receiver, client=client, profile=profile, open_through=None)
+    conn.announce(PushDue())
 
 
 def states(conn: Connection, client: int) -> list[ReceiverState]:
     """The client's receivers, and how many events wait for each."""
     rows = conn.all(SQL.receiver_states, client=client)
-    return [
-        ReceiverState(*(row[column] for column in ReceiverState._fields))._replace(is_held=bool(row["is_held"]))
-        for row in rows
-    ]
+    return [ReceiverState(*(row[column] for column in ReceiverState._fields)) for row in rows]

@@ -21,11 +21,11 @@ WHERE client = :client AND profile = :profile AND status = 'ready' AND push_at I
 
 -- name: hold_receiver
 -- Stops sending, or starts again.
-UPDATE event_receivers SET is_held = :is_held WHERE client = :client AND profile = :profile
+UPDATE event_receivers SET open_through = :open_through WHERE client = :client AND profile = :profile
 
 -- name: receiver_states
 -- How pushing goes, for operators.
-SELECT r.profile, r.url, r.is_held, r.failures, r.retry_at, r.problem, r.last_tried_at, r.last_delivered_at,
+SELECT r.profile, r.url, r.open_through, r.failures, r.retry_at, r.problem, r.last_tried_at, r.last_delivered_at,
     (SELECT count(*) FROM event_inbox AS i
      WHERE i.client = r.client AND i.profile = r.profile AND i.status = 'ready' AND i.push_at IS NOT NULL) AS waiting
 FROM event_receivers AS r WHERE r.client = :client ORDER BY r.profile

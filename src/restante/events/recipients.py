@@ -53,7 +53,7 @@ def _recipient(row: Row, event: Event, followers: dict[int, bool]) -> Recipient 
     if row["stream"] is not None:
         is_followed = followers.get(row["stream"], bool(row["all_subjects"]))
         is_told = row["stream_status"] != "disabled" and is_followed
-        types = _asked_for(row["events_requested"], event) if is_told else []
+        types = _asked_for(row["events_delivered"], event) if is_told else []
     else:
         types = _asked_for(row["event_types"], event) if event.sub is not None else []
     return Recipient(row["client"], row["client_id"], types, row["stream"]) if types else None

@@ -1,7 +1,7 @@
 -- name: client
 -- One client, with what it asked for.
 SELECT c.id AS client, c.client_id, s.event_types,
-       t.id AS stream, t.status AS stream_status, t.events_requested, t.all_subjects
+       t.id AS stream, t.status AS stream_status, t.events_delivered, t.all_subjects
 FROM event_clients c
 LEFT JOIN event_subscriptions s ON s.client = c.id
 LEFT JOIN event_streams t ON t.client = c.id
@@ -10,7 +10,7 @@ WHERE c.client_id = :client_id
 -- name: clients
 -- Every client, with what it asked for.
 SELECT c.id AS client, c.client_id, s.event_types,
-       t.id AS stream, t.status AS stream_status, t.events_requested, t.all_subjects
+       t.id AS stream, t.status AS stream_status, t.events_delivered, t.all_subjects
 FROM event_clients c
 LEFT JOIN event_subscriptions s ON s.client = c.id
 LEFT JOIN event_streams t ON t.client = c.id

@@ -8,17 +8,18 @@ import json
 from typing import NamedTuple
 from uuid import uuid4
 
-from restante.core.errors import Conflict, NotFound
+from restante.core.errors import NotFound
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.events import receivers
+from restante.events.wire import AlreadyExists
 
 SQL = queries_beside(__file__)
 
 PROFILE: receivers.Profile = "open-banking"
 
 
-class AlreadySubscribed(Conflict):
+class AlreadySubscribed(AlreadyExists):
     """There is an event subscription of this client already."""
 
 

@@ -18,7 +18,12 @@ from restante.web.peer import Peers
 from restante.web.routes import Access
 
 SESSION_COOKIE = "restante_session"
-POLLING_SCOPE = "eventpolling"
+# Of which scopes a client's access token must have one.
+SCOPES_NEEDED = {
+    Access.client: ("eventpolling",),
+    Access.signals_read: ("ssf.read", "ssf.manage"),
+    Access.signals_manage: ("ssf.manage",),
+}
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 ROLE_NEEDED = {
@@ -56,8 +61,8 @@ class Gate:
             return await self._device_tokens.verify(bearer_token(request))
         if access is Access.collector:
             return await self._collector_tokens.verify(bearer_token(request))
-        if access is Access.client:
-            return await self._client(request)
+        if access in SCOPES_NEEDED:
+            return await self._client(request, SCOPES_NEEDED[access])
         caller = await self._person_or_key(request)
         if access is Access.person:
             if not isinstance(caller, Person):
@@ -72,12 +77,12 @@ class Gate:
         token = request.cookies.get(SESSION_COOKIE)
         return await self._database.read(sessions.find, token) if token else None
 
-    async def _client(self, request: Request) -> ClientCaller:
+    async def _client(self, request: Request, scopes: tuple[str, ...]) -> ClientCaller:
         certificate = self._peers.of_request(request)
         thumbprint = certificate.thumbprint if certificate else None
         caller = await self._client_tokens.verify(bearer_token(request), thumbprint)
-        if POLLING_SCOPE not in caller.scopes:
-            raise NotAllowed(f"this needs an access token of scope {POLLING_SCOPE}")
+        if caller.scopes.isdisjoint(scopes):
+            raise NotAllowed(f"this needs an access token of scope {' or '.join(scopes)}")
         return caller
 
     async def _person_or_key(self, request: Request) -> Person | KeyHolder:

@@ -24,6 +24,8 @@ class Access(Enum):
     device = "a device, with its access token"
     collector = "a collector, with its token"
     client = "a client of event polling, with an access token of scope eventpolling"
+    signals_read = "a receiver of shared signals, with an access token of scope ssf.read or ssf.manage"
+    signals_manage = "a receiver of shared signals, with an access token of scope ssf.manage"
     person = "a signed-in person"
     read = "a signed-in person or API key, role viewer or higher"
     operate = "a signed-in person or API key, role operator or higher"

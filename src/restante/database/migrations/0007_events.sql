@@ -125,13 +125,14 @@ CREATE TABLE event_subscriptions (
 
 -- Where a client has its events pushed to, one receiver for each of the two profiles. A process that pushes claims the
 -- receiver for as long as its lease: its events go one at a time, oldest first, whichever process it is. After failures
--- in a row the receiver as a whole waits until retry_at; while it is held nothing is sent at all.
+-- in a row the receiver as a whole waits until retry_at. A receiver that is held is sent events up to open_through and
+-- nothing beyond.
 CREATE TABLE event_receivers (
     client               INTEGER NOT NULL REFERENCES event_clients (id),
     profile              TEXT NOT NULL CHECK (profile IN ('open-banking', 'shared-signals')),
     url                  TEXT NOT NULL,
     sealed_authorization BLOB,
-    is_held              INTEGER NOT NULL DEFAULT 0,
+    open_through         INTEGER,
     failures             INTEGER NOT NULL DEFAULT 0,
     retry_at             INTEGER NOT NULL DEFAULT 0,
     claimed_by           TEXT,
@@ -142,14 +143,17 @@ CREATE TABLE event_receivers (
     PRIMARY KEY (client, profile)
 ) WITHOUT ROWID;
 
--- A receiver's stream of shared signals. A paused one keeps what is published, a disabled one is sent nothing.
+-- A receiver's stream of shared signals. A paused one keeps what is published, a disabled one is sent nothing. Where we
+-- stopped it ourselves, what was left until then is still handed out, and the event that says so: up to open_through.
 CREATE TABLE event_streams (
     id               INTEGER PRIMARY KEY AUTOINCREMENT,
     public_id        TEXT NOT NULL UNIQUE,
     client           INTEGER NOT NULL UNIQUE REFERENCES event_clients (id),
     status           TEXT NOT NULL CHECK (status IN ('enabled', 'paused', 'disabled')),
     status_reason    TEXT,
-    events_requested TEXT NOT NULL,
+    events_requested TEXT,
+    events_delivered TEXT NOT NULL,
+    open_through     INTEGER,
     description      TEXT,
     all_subjects     INTEGER NOT NULL DEFAULT 1,
     verified_at      INTEGER,
