@@ -15,6 +15,7 @@ from restante.updates.x509 import Subject, as_pem, at_moment, make_authority, ne
 from restante.web.routes import Route
 from tests.identity.population import PASSWORD
 from tests.server.good_edge_bodies import EDGE_BODIES, READ_BY_THEMSELVES, EdgeBody
+from tests.server.good_event_bodies import EVENT_BODIES, EventBody
 from tests.server.inhabited import Inhabited, Things
 
 Body = Callable[[Inhabited, Things], dict[str, Any]]
@@ -80,6 +81,10 @@ def _of_edge(body: EdgeBody) -> Body:
     return lambda _inhabited, things: body(things.edge)
 
 
+def _of_events(body: EventBody) -> Body:
+    return lambda _inhabited, things: body(things.events)
+
+
 _USER = "/apiv1/users/{user_id}"
 _DEVICE = _USER + "/devices/{device_id}"
 _INSTALL = {"id": "a", "type": "copy", "from": ["/a"], "to": ["/b"]}
@@ -140,6 +145,7 @@ BODIES: dict[tuple[str, str], list[Body]] = {
     ("POST", _DEVICE + "/signals"): [_always(type="app.hello", ref={"a": 1})],
     ("PUT", "/apiv1/rollout"): [_always(for_seconds=60, interval_seconds=15)],
     **{route: [_of_edge(body) for body in bodies] for route, bodies in EDGE_BODIES.items()},
+    **{route: [_of_events(body) for body in bodies] for route, bodies in EVENT_BODIES.items()},
 }
 
 

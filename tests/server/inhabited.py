@@ -31,6 +31,7 @@ from restante.web.access import SESSION_COOKIE
 from restante.web.routes import Route
 from tests.identity.population import password_hash
 from tests.server.edge_things import APPROVED_TYPE, EdgeThings, add_edge_things, is_edge
+from tests.server.event_things import EventThings, add_event_things, add_unwelcome, is_event
 from tests.server.serving import Served
 from tests.updates.world import World
 
@@ -56,6 +57,7 @@ class Things(NamedTuple):
     free_certificate_id: int
     row_id: int
     edge: EdgeThings
+    events: EventThings
     version: int = 1
 
     @property
@@ -90,10 +92,13 @@ class Inhabited:
         database.write_now(log.append, device.id, [Signal("app.note", 1, {})])
         row_id = database.write_now(_add_failed_row, device.id)
         ids = (device.id, ca.id, free_ca.id, account.id, certificate.id, free_certificate.id, row_id)
-        return Things(user_id, *ids, self.add_edge_things())
+        return Things(user_id, *ids, self.add_edge_things(), self.add_event_things())
 
     def add_edge_things(self) -> EdgeThings:
         return self.node.database.write_now(add_edge_things, self.node)
+
+    def add_event_things(self) -> EventThings:
+        return self.node.database.write_now(add_event_things)
 
     def issue_and_wrap(self, things: Things) -> None:
         """Have the device's certificate issued, and its key wrapped for the device."""
@@ -112,7 +117,11 @@ class Inhabited:
 
 
 def fill_path(route: Route, things: Things) -> str:
-    of_route = things.edge.for_route(route) if is_edge(route) else things
+    of_route: Any = things
+    if is_edge(route):
+        of_route = things.edge.for_route(route)
+    elif is_event(route):
+        of_route = things.events
     return re.sub(r"\{(\w+)\}", lambda name: str(getattr(of_route, name[1])), route.path)
 
 
@@ -148,6 +157,7 @@ class Callers:
             "garbage cookie": {"cookie": f"{SESSION_COOKIE}=garbage"},
             **self._devices(inhabited),
             **self._collectors(inhabited),
+            **self._clients(),
             **self._keys(),
             **self._sessions(),
         }
@@ -174,6 +184,10 @@ class Callers:
             "collector with an old token": _bearer(rotated.token),
             "revoked collector": _bearer(revoked.token),
         }
+
+    def _clients(self) -> dict[str, Headers]:
+        unwelcome = {name: _bearer(token) for name, token in self._write(add_unwelcome).items()}
+        return {"client": _bearer(self.things.events.token), **unwelcome}
 
     def _expired_token(self) -> str:
         kid, key = self._node.signing_keys.signing

@@ -7,6 +7,7 @@ import httpx
 
 from restante.web.routes import Access, Route
 from tests.server.edge_things import is_edge
+from tests.server.event_things import is_event
 from tests.server.good_bodies import BODIES, good_body
 from tests.server.good_edge_bodies import READ_BY_THEMSELVES
 from tests.server.inhabited import Callers, Headers, Inhabited, Things, fill_path
@@ -28,6 +29,8 @@ class Knocker:
                 return self._callers.headers["device"]
             case Access.collector:
                 return self._callers.headers["collector"]
+            case Access.client:
+                return self._callers.headers["client"]
             case Access.open:
                 return self._callers.headers["owner"]
         return self._callers.headers["admin key"]
@@ -53,6 +56,9 @@ class Knocker:
         if is_edge(route):
             self.things = self.things._replace(edge=self.inhabited.add_edge_things())
             self._callers.headers["collector"] = {"authorization": f"Bearer {self.things.edge.token}"}
+        if is_event(route):
+            self.things = self.things._replace(events=self.inhabited.add_event_things())
+            self._callers.headers["client"] = {"authorization": f"Bearer {self.things.events.token}"}
 
     def things_there(self, route: Route | None = None) -> dict[str, Any]:
         """Everything the database holds; where ACKs are refused, but for the trail that tells of it."""
@@ -69,6 +75,9 @@ def check_refusal(answer: httpx.Response, status: int, *named: str) -> None:
     if answer.request.url.path.startswith("/api/edge/"):
         _check_edge_refusal(answer, named)
         return
+    if "Errors" in answer.json():
+        _check_event_refusal(answer, named)
+        return
     error = answer.json()["error"]
     assert isinstance(error["code"], int)
     if status == 400:
@@ -76,6 +85,17 @@ def check_refusal(answer: httpx.Response, status: int, *named: str) -> None:
     if named:
         field = error["what"].partition(":")[0]
         assert field.startswith(named), error["what"]
+
+
+def _check_event_refusal(answer: httpx.Response, named: tuple[str, ...]) -> None:
+    refusal = answer.json()
+    [item] = refusal["Errors"]
+    assert refusal["Code"].startswith(f"{answer.status_code} ")
+    assert item["ErrorCode"].startswith("UK.OBIE.")
+    if answer.status_code == 400:
+        assert item["Message"].startswith(f"{item['Path']}: expected ")
+    if named:
+        assert item["Path"].startswith(named), refusal
 
 
 def _check_edge_refusal(answer: httpx.Response, named: tuple[str, ...]) -> None:

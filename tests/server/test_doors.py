@@ -12,6 +12,7 @@ import pytest
 from restante.server.app import Node
 from restante.web.routes import Access, Route
 from tests.server.edge_things import is_edge
+from tests.server.event_things import is_event
 from tests.server.good_bodies import BODIES, good_body
 from tests.server.inhabited import ABSENT_ID, Callers, Inhabited, Things, fill_path
 from tests.server.route_table import every_route, route_name
@@ -51,9 +52,11 @@ NO_DEVICES = {
 ANOTHERS = {"another operator": 403, "admin": 403}
 TOO_LITTLE = {"viewer key": 403, "viewer": 403}
 
-MACHINES = DEVICES | COLLECTORS
+CLIENTS = {"client": 401, "suspended client": 401}
+
+MACHINES = DEVICES | COLLECTORS | CLIENTS
 REFUSED: dict[Access, dict[str, int]] = {
-    Access.device: STRANGERS | NO_DEVICES | COLLECTORS,
+    Access.device: STRANGERS | NO_DEVICES | COLLECTORS | CLIENTS,
     Access.read: STRANGERS | MACHINES | ANOTHERS,
     Access.operate: STRANGERS | MACHINES | ANOTHERS | TOO_LITTLE | {"owner, from another origin": 403},
     Access.oversee: STRANGERS | MACHINES | {"owner": 403, "viewer": 403, "another operator": 403},
@@ -73,6 +76,7 @@ ADMITTED: dict[Access, list[str]] = {
 EDGE_REFUSED: dict[Access, dict[str, int]] = {
     Access.collector: STRANGERS
     | DEVICES
+    | CLIENTS
     | {"collector with an old token": 401, "revoked collector": 401}
     | {"viewer key": 401, "operator key": 401, "approver key": 401, "admin key": 401, "owner": 401, "admin": 401},
     Access.read: STRANGERS | MACHINES,
@@ -92,6 +96,19 @@ EDGE_ADMITTED: dict[Access, list[str]] = {
     Access.operate: ["owner", "another operator", "approver", "admin", "operator key", "approver key", "admin key"],
     Access.approve: ["approver", "admin", "approver key", "admin key"],
     Access.administer: ["admin", "admin key"],
+}
+# Clients and their events are nobody's in particular, either.
+EVENT_REFUSED: dict[Access, dict[str, int]] = {
+    Access.client: STRANGERS
+    | DEVICES
+    | COLLECTORS
+    | {"suspended client": 401, "client with an expired token": 401, "client without the scope": 403}
+    | {"viewer key": 401, "operator key": 401, "approver key": 401, "admin key": 401, "owner": 401, "admin": 401},
+    **{access: EDGE_REFUSED[access] for access in (Access.read, Access.operate, Access.administer)},
+}
+EVENT_ADMITTED: dict[Access, list[str]] = {
+    Access.client: ["client"],
+    **{access: EDGE_ADMITTED[access] for access in (Access.read, Access.operate, Access.administer)},
 }
 # A route that anybody may call is so by being named here, and not by an oversight.
 OPEN = {
@@ -152,7 +169,7 @@ def test_who_may_not_enter_is_refused_and_changes_nothing(
 ) -> None:
     body = good_body(inhabited, route, things)
     before = inhabited.dump()
-    refused = EDGE_REFUSED if is_edge(route) else REFUSED
+    refused = EDGE_REFUSED if is_edge(route) else EVENT_REFUSED if is_event(route) else REFUSED
     for caller, status in refused[route.access].items():
         if "another origin" in caller and route.method == "GET":
             continue
@@ -164,8 +181,14 @@ def test_who_may_not_enter_is_refused_and_changes_nothing(
 
 
 def check_refusal(route: Route, answer: httpx.Response) -> None:
-    assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-store"
+    assert ("www-authenticate" in answer.headers) == (answer.status_code == 401)
+    if is_event(route):
+        assert "x-fapi-interaction-id" in answer.headers
+        assert (answer.content == b"") == (answer.status_code == 401)
+        assert not answer.content or answer.json()["Code"] == "403 Forbidden"
+        return
+    assert answer.headers["content-type"] == "application/json"
     if is_edge(route):
         assert set(answer.json()) == {"error", "message"}
         assert answer.json()["error"] == EDGE_CODES[answer.status_code]
@@ -175,7 +198,6 @@ def check_refusal(route: Route, answer: httpx.Response) -> None:
         error = answer.json()["error"]
         assert error["code"] == CODES[answer.status_code]
         assert error["what"]
-    assert ("www-authenticate" in answer.headers) == (answer.status_code == 401)
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=route_name)
@@ -183,6 +205,9 @@ def test_who_may_enter_is_admitted(inhabited: Inhabited, callers: Callers, route
     """The control: the same requests succeed for the right caller, so it was the caller that was refused above."""
     if is_edge(route):
         check_edge_admits(inhabited, callers, route)
+        return
+    if is_event(route):
+        check_event_admits(inhabited, callers, route)
         return
     for caller in ADMITTED[route.access]:
         things = inhabited.add_things(inhabited.world.user_id)
@@ -206,6 +231,16 @@ def check_edge_admits(inhabited: Inhabited, callers: Callers, route: Route) -> N
         assert answer.status_code == route.status, f"{caller}: {answer.text}"
 
 
+def check_event_admits(inhabited: Inhabited, callers: Callers, route: Route) -> None:
+    for caller in EVENT_ADMITTED[route.access]:
+        things = callers.things._replace(events=inhabited.add_event_things())
+        headers = callers.headers[caller]
+        if caller == "client":
+            headers = {"authorization": f"Bearer {things.events.token}"}
+        answer = inhabited.ask(route, fill_path(route, things), headers, good_body(inhabited, route, things))
+        assert answer.status_code == route.status, f"{caller}: {answer.text}"
+
+
 def test_open_routes_are_the_ones_we_know() -> None:
     found = {route_name(route) for route in every_route() if route.access is Access.open}
     assert {name for name in found if not name.startswith("GET /assets/")} == OPEN
@@ -215,14 +250,17 @@ def test_open_routes_are_the_ones_we_know() -> None:
 def test_what_changes_things_is_not_for_those_who_may_only_look(route: Route) -> None:
     looking = {Access.read, Access.oversee}
     changing = {Access.operate, Access.steer, Access.approve, Access.administer}
-    assert route.access in {Access.device, Access.collector} | (looking if route.method == "GET" else changing)
+    machines = {Access.device, Access.collector, Access.client}
+    assert route.access in machines | (looking if route.method == "GET" else changing)
 
 
 def test_every_access_in_use_is_in_the_tables() -> None:
-    used = {route.access for route in GUARDED if not is_edge(route)}
+    used = {route.access for route in GUARDED if not is_edge(route) and not is_event(route)}
     assert used == set(REFUSED) == set(ADMITTED)
     used_of_edge = {route.access for route in GUARDED if is_edge(route)}
     assert used_of_edge == set(EDGE_REFUSED) == set(EDGE_ADMITTED)
+    used_of_events = {route.access for route in GUARDED if is_event(route)}
+    assert used_of_events <= set(EVENT_REFUSED) == set(EVENT_ADMITTED)
 
 
 def test_every_route_with_a_body_has_a_good_one() -> None:

@@ -1,21 +1,8 @@
-"""What went wrong in a write that no request handler waits for, as the answer the application would give."""
+"""What went wrong in a write that no request handler waits for, in this protocol's words."""
 
-import structlog
+from functools import partial
 
 from restante.commands.wire import SHAPE
-from restante.core.errors import RestanteError, Unavailable
-from restante.database.errors import DatabaseUnavailable
-from restante.web.answer import Answer
-from restante.web.application import UNAVAILABLE_RETRY_SECONDS, InternalError
+from restante.web.refusals import refusal_in
 
-log = structlog.get_logger()
-
-
-def refusal_answer(error: BaseException) -> Answer:
-    if isinstance(error, RestanteError):
-        return SHAPE.error(error)
-    if isinstance(error, DatabaseUnavailable):
-        log.error("database unavailable", error=str(error))
-        return SHAPE.error(Unavailable("the database cannot answer now", retry_after_seconds=UNAVAILABLE_RETRY_SECONDS))
-    log.error("request failed", error=repr(error), exc_info=error)
-    return SHAPE.error(InternalError())
+refusal_answer = partial(refusal_in, SHAPE)

@@ -24,6 +24,7 @@ from restante.delivery.retention import Retention
 from restante.delivery.signals import Signal
 from restante.delivery.sources import Source, own_source
 from restante.events.access_parts import EventAccess
+from restante.events.parts import EventsParts
 from restante.identity import retention as identity_retention
 from restante.identity.client_tokens import ClientTokens
 from restante.identity.collector_tokens import CollectorTokens
@@ -38,7 +39,7 @@ from restante.server.fast_lane import LaneShared
 from restante.server.health import HealthRoutes
 from restante.server.metrics import Metrics, MetricsSources
 from restante.server.openapi import DocsRoutes
-from restante.server.options import access_options, commands_options, dispatcher_options, poll_options
+from restante.server.options import access_options, commands_options, dispatcher_options, events_options, poll_options
 from restante.server.outside_outboxes import OutsideOutboxes
 from restante.server.post_forms import PostForms
 from restante.server.request_forms import RequestForms
@@ -81,6 +82,7 @@ class Node:
         self.client_tokens = ClientTokens(self.database, is_binding_required=access.is_binding_required)
         self.gate = Gate(self.database, self.tokens, self.collector_tokens, self.client_tokens, self.peers)
         self.event_access = EventAccess(self.database, self.peers, access)
+        self.events = EventsParts(self.database, master_key, self.client_tokens, events_options(settings))
         self.commands = CommandsParts(self.database, master_key, self.collector_tokens, commands_options(settings))
         self.presence = Presence(self.database)
         self.poll = Poll(LogReader(self.database), self.presence, poll_options(settings))
@@ -102,6 +104,7 @@ class Node:
                 identity_retention.forget_expired,
                 *self.commands.sweeps(),
                 *self.event_access.sweeps(),
+                *self.events.sweeps(),
             ],
         )
         self.foreign_commits = Alarm()
@@ -115,6 +118,7 @@ class Node:
                 self.tokens,
                 self.commands.totals,
                 self.outside_outboxes,
+                self.events,
             )
         )
 
@@ -150,6 +154,7 @@ class Node:
             *updates_routes(parts),
             *self.commands.routes(),
             *self.event_access.routes(),
+            *self.events.routes(),
             *HealthRoutes(self.database, self.settings.data, self._away).routes(),
             *self.metrics.routes(),
         ]
@@ -171,7 +176,7 @@ class Node:
 
     def services(self) -> list[Service]:
         """What runs in the background; those that have work to finish first."""
-        deadlines, buckets = self.lane.deadlines, self.poll.buckets
+        deadlines = self.lane.deadlines
         return [
             Service("dispatcher", self.runner.run, self.runner.stop),
             *self.outside_outboxes.services(),
@@ -181,29 +186,35 @@ class Node:
             Service("catching up", self._catch_up),
             Service("deadlines", every(SLOT_SECONDS, lambda: deadlines.tick(time.monotonic()))),
             Service("clock", every(1.0, self._tick)),
-            Service("buckets", every(60.0, lambda: buckets.forget_full(time.monotonic()))),
+            Service("buckets", every(60.0, self._forget_full_buckets)),
             *(Service(name, run) for name, run in self.commands.services()),
+            *(Service(name, run) for name, run in self.events.services()),
         ]
 
     def _tick(self) -> None:
         now = time.time()
         self.poll.tick(now)
         self.commands.tick(now)
+        self.events.tick(now)
+
+    def _forget_full_buckets(self) -> None:
+        for buckets in (self.poll.buckets, self.events.poll.buckets):
+            buckets.forget_full(time.monotonic())
 
     async def _catch_up(self) -> None:
         """When another process, a command beside the server, has changed something: look at what it may have been."""
         while True:
             await self.foreign_commits.wait()
             await self.tokens.catch_up()
-            await self.client_tokens.catch_up()
             await self.commands.catch_up()
+            await self.events.catch_up()
             self.poll.rollout = await self.database.read(rollout.current)
 
     def _lane(self) -> LaneShared:
         settings = self.settings
         return LaneShared(
             forms=RequestForms({fast_poll.TARGET: FastPoll(self.poll, self.tokens), **self.commands.hot()}),
-            posts=PostForms(self.commands.hot_posts()),
+            posts=PostForms(self.commands.hot_posts(), self.events.hot_polls(), settings.body_bytes_max),
             shape=SHAPE,
             deadlines=Deadlines(time.monotonic()),
             connections_max=settings.connections_max,

@@ -126,7 +126,8 @@ class _FastLane(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         shared = self.shared
         if self._is_at_rest and not shared.is_closing:
-            answer = shared.forms.at_once(data, shared.current_date_line())
+            forms = shared.posts if data.startswith(b"POST ") else shared.forms
+            answer = forms.at_once(data, shared.current_date_line())
             if answer is not None:
                 self.transport.write(answer)
                 shared.hot_requests += 1

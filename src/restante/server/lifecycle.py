@@ -23,7 +23,7 @@ from starlette.types import Lifespan
 from restante.database.writer import ForeignCommit
 from restante.delivery.log import Published
 from restante.delivery.outbox import Enqueued
-from restante.identity.callers import ClientRevoked, DeviceRevoked
+from restante.identity.callers import DeviceRevoked
 from restante.server.fast_lane import fast_lane_class
 from restante.server.services import kept_running
 from restante.server.setting_kinds import Address
@@ -93,10 +93,12 @@ def collect_garbage_rarely() -> None:
 
 
 def stop_parking(node: "Node") -> None:
-    log.info("stopping", parked=node.poll.bell.waiting_count + node.commands.poll.bell.waiting_count)
+    bells = (node.poll.bell, node.commands.poll.bell, node.events.poll.bell)
+    log.info("stopping", parked=sum(bell.waiting_count for bell in bells))
     node.lane.is_closing = True
     node.poll.close()
     node.commands.close()
+    node.events.close()
 
 
 def lifespan_of(node: "Node") -> Lifespan[Starlette]:
@@ -122,8 +124,10 @@ async def running(node: "Node") -> AsyncIterator[None]:
         finally:
             node.poll.close()
             node.commands.close()
+            node.events.close()
     await node.presence.try_once()
     await node.commands.finish()
+    await node.events.finish()
     log.info("stopped")
 
 
@@ -138,10 +142,12 @@ def hear(node: "Node", announced: list[object]) -> None:
             node.tokens.forget_all()
             node.client_tokens.forget_all()
             node.poll.look_again()
+            node.events.poll.bell.ring_all()
 
 
 def _hear_one(node: "Node", event: object) -> None:
     node.commands.hear(event)
+    node.events.hear(event)
     match event:
         case Published():
             node.poll.hear(event)
@@ -151,8 +157,6 @@ def _hear_one(node: "Node", event: object) -> None:
             node.wrap_worker.ring()
         case DeviceRevoked(device_id=device_id):
             node.tokens.forget_device(device_id)
-        case ClientRevoked():
-            node.client_tokens.forget_all()
         case RolloutChanged(rollout=changed):
             node.poll.rollout = changed
         case ForeignCommit():

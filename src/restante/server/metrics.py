@@ -17,8 +17,10 @@ from restante.commands.totals import CommandTotals
 from restante.database.database import Database
 from restante.delivery import outbox
 from restante.delivery.dispatcher import Dispatcher
+from restante.events.parts import EventsParts
 from restante.identity.device_tokens import DeviceTokens
 from restante.server.commands_metrics import CommandsMetrics
+from restante.server.events_metrics import EventsMetrics
 from restante.server.fast_lane import LaneShared
 from restante.server.outside_outboxes import OutsideOutboxes
 from restante.updates.poll import Poll
@@ -38,6 +40,7 @@ class MetricsSources(NamedTuple):
     tokens: DeviceTokens
     commands: CommandTotals
     outboxes: OutsideOutboxes
+    events: EventsParts
 
 
 class Meaning(NamedTuple):
@@ -94,6 +97,8 @@ class Metrics:
         self._registry.register(_Collector(self))
         self._commands = CommandsMetrics(sources.database, sources.commands)
         self._registry.register(self._commands)
+        self._events = EventsMetrics(sources.database, sources.events)
+        self._registry.register(self._events)
 
     def routes(self) -> list[Route]:
         return [Route("GET", "/metrics", self.metrics, Access.open, "Prometheus metrics", shape=SHAPE, tag="server")]
@@ -101,6 +106,7 @@ class Metrics:
     async def metrics(self, _ask: Ask) -> Answer:
         self._counts = await self._sources.database.read(outbox.counts)
         await self._commands.refresh()
+        await self._events.refresh()
         body = generate_latest(self._registry)
         return Answer(200, ((b"content-type", CONTENT_TYPE_LATEST.encode()), NO_STORE), body)
 

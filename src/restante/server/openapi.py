@@ -28,7 +28,8 @@ _MEDIA_TYPES = {".css": b"text/css; charset=utf-8", ".js": b"text/javascript; ch
 
 _ABOUT = (
     'Device updates: successes are `{"data": …}`, refusals `{"error": {"code", "what"}}`. Edge commands: successes are '
-    'the object itself, refusals `{"error": "CODE", "message"}`. Beside the statuses listed, any operation answers 405 '
+    'the object itself, refusals `{"error": "CODE", "message"}`. Event polling: successes are the object itself, '
+    'refusals `{"Code", "Id", "Message", "Errors"}`. Beside the statuses listed, any operation answers 405 '
     "to a method its path does not take, 503 while the database cannot be reached, and 500 where the server itself "
     "fails."
 )
@@ -45,6 +46,12 @@ _SECURITY_SCHEMES = {
         "scheme": "bearer",
         "bearerFormat": "ed_…",
         "description": "A collector's token: it begins with ed_ and was shown when the collector was made.",
+    },
+    "clientToken": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "et_…",
+        "description": "An access token of a client of event polling: it begins with et_.",
     },
     "apiKey": {
         "type": "http",
@@ -170,6 +177,8 @@ def _security(access: Access) -> list[dict[str, list[str]]]:
         return [{"deviceToken": []}]
     if access is Access.collector:
         return [{"collectorToken": []}]
+    if access is Access.client:
+        return [{"clientToken": []}]
     if access is Access.person:
         return [{"session": []}]
     role = ROLE_NEEDED[access]

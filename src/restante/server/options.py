@@ -7,6 +7,9 @@ from restante.commands.parts import CommandsOptions
 from restante.core.backoff import Backoff
 from restante.delivery.dispatcher import DispatcherOptions
 from restante.events.access import AccessOptions
+from restante.events.inbox import InboxOptions
+from restante.events.parts import EventsOptions
+from restante.events.poll import PollOptions as EventPollOptions
 from restante.server.settings import Settings
 from restante.updates.poll import PollOptions
 
@@ -78,3 +81,23 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def events_options(settings: Settings) -> EventsOptions:
+    return EventsOptions(
+        base=settings.events_base,
+        keep_acknowledged_days=settings.events_keep_acknowledged_days,
+        poll=EventPollOptions(
+            inbox=InboxOptions(
+                redelivery_after_ms=settings.redelivery_after_sec * 1000,
+                redeliver_errored=settings.redeliver_errored,
+                answer_bytes_max=settings.events_answer_bytes_max,
+            ),
+            events_max=settings.events_max,
+            wait_seconds=settings.events_wait_seconds,
+            is_lenient=settings.events_lenient,
+            rate_per_second=settings.events_poll_rate_per_second,
+            burst=settings.events_poll_burst,
+            retry_after_spread_seconds=settings.retry_after_spread_seconds,
+        ),
+    )

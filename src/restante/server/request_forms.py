@@ -26,10 +26,10 @@ VERSION = b" HTTP/1.1"
 # What no part of a request may hold, beside tabs and the ends of its lines.
 CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 AUTHORIZATION = b"\r\nAuthorization: "
-_BEARER = b"\r\nAuthorization: Bearer "
+BEARER = b"\r\nAuthorization: Bearer "
 _IF_NONE_MATCH = b"\r\nIf-None-Match: "
 AUTHORIZATION_LENGTH = len(AUTHORIZATION)
-_BEARER_LENGTH = len(_BEARER)
+_BEARER_LENGTH = len(BEARER)
 _IF_NONE_MATCH_LENGTH = len(_IF_NONE_MATCH)
 
 # The headers a hot request may have: those a handler sees, and those that change nothing.
@@ -60,7 +60,7 @@ class RequestForms:
 
     def at_once(self, data: bytes, date_line: bytes) -> bytes | None:
         """The answer to a request of a remembered form, if its handler has it at once."""
-        start = data.find(_BEARER)
+        start = data.find(BEARER)
         cursor_start = data.find(_IF_NONE_MATCH, start)
         if start < 0 or cursor_start < 0:
             return None
@@ -142,7 +142,7 @@ def plain_headers(data: bytes, start: int, seen: frozenset[bytes] = SEEN) -> dic
     for line in lines:
         name, colon, value = line.partition(b":")
         name = name.lower()
-        if name in _PASSED_OVER and colon:
+        if name in _PASSED_OVER and colon and name not in seen:
             continue
         if name not in seen or name in headers or not colon:
             return None

@@ -93,12 +93,14 @@ class WireSchemas:
             for name, value in answer.headers
             if name not in _USUAL_HEADERS
         }
-        content = {"schema": self._by_type[shape.error_type], "example": msgspec.json.decode(answer.body)}
-        return {
-            "description": (type(error).__doc__ or "").splitlines()[0],
-            **({"headers": headers} if headers else {}),
-            "content": {"application/json": content},
-        }
+        described: dict[str, Any] = {"description": (type(error).__doc__ or "").splitlines()[0]}
+        if headers:
+            described["headers"] = headers
+        if answer.body:
+            example = msgspec.json.decode(answer.body)
+            schema = self._by_type[shape.error_type]
+            described["content"] = {"application/json": {"schema": schema, "example": example}}
+        return described
 
 
 def refusal(route: Route, status: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ MASTER_KEY_BYTES = 32
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
 _ADDRESS = re.compile(r"(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<host>[^\s:/\[\]]+)):(?P<port>[0-9]{1,5})")
+_PATH = re.compile(r"(?:/[A-Za-z0-9_.~-]+)*/?", re.ASCII)
 
 
 class Explained(ValueError):
@@ -146,6 +147,17 @@ class PublicUrl:
         if url.scheme not in ("http", "https") or not url.hostname or not bare or url.port == 0:
             raise ValueError
         return f"{url.scheme}://{url.netloc}"
+
+
+@dataclass(frozen=True, slots=True)
+class BasePath:
+    expected: str = "a path such as /open-banking/v4.0, or nothing"
+
+    def read(self, raw: object, /) -> str:
+        """Without a slash at its end: what is served under it begins with one."""
+        if not isinstance(raw, str) or not _PATH.fullmatch(raw):
+            raise ValueError
+        return raw.rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from restante.server.command_setting_kinds import CommandTypes, RateLimits, Type
 from restante.server.outside_setting_kinds import OutboxUrls, OutsideAddresses
 from restante.server.setting_kinds import (
     Address,
+    BasePath,
     Folder,
     Fraction,
     Issuers,
@@ -260,6 +261,34 @@ class Settings:
         Issuers(),
         "Outside authorization servers whose access tokens clients may use, each with its audience; as `issuers`.",
     ] = ()
+    events_base: Annotated[
+        str, BasePath(), "Under which path event polling is served, beside the root; empty: at the root only."
+    ] = "/open-banking/v4.0"
+    events_max: Annotated[int, Whole(1, 10_000), "How many events a poll is handed at most."] = 100
+    events_answer_bytes_max: Annotated[
+        int, Whole(1, 1_073_741_824), "How many bytes of event tokens a poll is handed at most; one always fits."
+    ] = 4_194_304
+    events_wait_seconds: Annotated[int, Whole(0, 3600), "How long a poll for events waits for one; 0: not at all."] = 30
+    events_lenient: Annotated[
+        bool, YesOrNo(), "Pass over members of a poll's body that are not known, instead of refusing it."
+    ] = False
+    events_poll_rate_per_second: Annotated[
+        float, Fraction(0.001, 100_000), "How many polls for events a second one client may make over time."
+    ] = 50.0
+    events_poll_burst: Annotated[int, Whole(1, 1_000_000), "How many polls for events one client may make at once."] = (
+        100
+    )
+    redelivery_after_sec: Annotated[
+        int,
+        Whole(0, 86_400),
+        "After how long an event that was delivered and not acknowledged is delivered again; 0: at the next poll.",
+    ] = 0
+    redeliver_errored: Annotated[
+        bool, YesOrNo(), "Deliver events again that a client could not use, without an operator's release."
+    ] = False
+    events_keep_acknowledged_days: Annotated[
+        int, Whole(0, 3650), "How long acknowledged events are kept before they are evicted."
+    ] = 30
     connections_max: Annotated[
         int, Whole(1, 10_000_000), "How many connections are open at most; further ones are refused."
     ] = 20_000

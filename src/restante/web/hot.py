@@ -36,7 +36,7 @@ class HotHandler(Protocol):
 
 
 class HotPostHandler(Protocol):
-    """For a POST with a JSON body; `name` is the part of its path that varies."""
+    """For a POST with a JSON body; `name` is the part of its path that varies, empty where none does."""
 
     def __call__(self, name: bytes, body: bytes, headers: dict[bytes, bytes], lane: Lane, /) -> bool: ...
 
@@ -47,3 +47,27 @@ class HotPost(NamedTuple):
     before_name: bytes
     behind_name: bytes
     handler: HotPostHandler
+
+
+class PollPostHandler(HotPostHandler, Protocol):
+    """For a POST that is a poll: most of them come again and again with the same body, and find nothing."""
+
+    def takes(self, headers: dict[bytes, bytes], /) -> bool:
+        """Whether the headers that are the same each time are in order; asked once for each form of request."""
+
+    def comes_again(self, body: bytes, /) -> bool:
+        """Whether other requests are likely to have this very body."""
+
+    def at_once(self, body: bytes, token: bytes, correlation: bytes | None, date_line: bytes, /) -> bytes | None:
+        """The whole answer, if memory alone has it: bearer token and correlation header are given as they were sent.
+
+        None if anything else is needed; then nothing has been done, and the request is asked for in full.
+        """
+
+
+class PollPost(NamedTuple):
+    """A request line `<line> HTTP/1.1`, and who answers it. The correlation header differs from request to request."""
+
+    line: bytes
+    correlation: bytes
+    handler: PollPostHandler

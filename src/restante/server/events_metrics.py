@@ -1,0 +1,76 @@
+"""The metrics of event polling. What was counted is read from the totals; what waits, from the database, when somebody
+asks. No label carries a client: their number is not bounded."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from restante.database.connection import Connection
+from restante.database.database import Database
+from restante.database.queries import queries_beside
+from restante.events.parts import EventsParts
+
+SQL = queries_beside(__file__)
+
+EVENTS_METRICS = {
+    "restante_event_polls": "Polls for events answered, by outcome.",
+    "restante_events_delivered": "Events handed to clients, each time they were.",
+    "restante_events_acknowledged": "Events that clients acknowledged.",
+    "restante_events_errored": "Events that clients could not use.",
+    "restante_parked_event_polls": "Polls that wait for an event now.",
+    "restante_event_inbox": "Events in the inboxes, by how they stand.",
+}
+
+
+def standings(conn: Connection) -> dict[str, int]:
+    """How many events are to be signed, wait to be delivered, were delivered and are in error; each in one only."""
+    counts, sent = conn.one(SQL.counts), conn.one(SQL.delivered)
+    if counts is None or sent is None:
+        return {}
+    unsigned, delivered = int(counts["unsigned"]), int(sent["delivered"])
+    waiting = int(counts["open"]) - unsigned - delivered
+    return {"unsigned": unsigned, "waiting": waiting, "delivered": delivered, "errored": int(counts["errored"])}
+
+
+class EventsMetrics(Collector):
+    """Register it, and have it refreshed before the registry is read."""
+
+    def __init__(self, database: Database, events: EventsParts) -> None:
+        self._database = database
+        self._events = events
+        self._standings: dict[str, int] = {}
+
+    async def refresh(self) -> None:
+        self._standings = await self._database.read(standings)
+
+    def collect(self) -> Iterator[Metric]:
+        totals = self._events.totals
+        polls = {
+            "idle": totals.idle,
+            "events": totals.with_events,
+            "acknowledge_only": totals.acknowledge_only,
+            "rate_limited": totals.rate_limited,
+        }
+        yield _family(CounterMetricFamily, "restante_event_polls", polls, "outcome")
+        yield _family(CounterMetricFamily, "restante_events_delivered", {"": totals.delivered})
+        yield _family(CounterMetricFamily, "restante_events_acknowledged", {"": totals.acknowledged})
+        yield _family(CounterMetricFamily, "restante_events_errored", {"": totals.errored})
+        parked = self._events.poll.bell.waiting_count
+        yield _family(GaugeMetricFamily, "restante_parked_event_polls", {"": parked})
+        yield _family(GaugeMetricFamily, "restante_event_inbox", self._standings, "status")
+
+    def describe(self) -> list[Metric]:
+        return []
+
+
+def _family(
+    kind: type[CounterMetricFamily] | type[GaugeMetricFamily],
+    name: str,
+    values: dict[str, int],
+    label: str | None = None,
+) -> Metric:
+    family = kind(name, EVENTS_METRICS[name], labels=[label] if label else None)
+    for value_of_label, value in values.items():
+        family.add_metric([value_of_label] if label else [], value)
+    return family
