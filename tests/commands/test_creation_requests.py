@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from restante.commands import creation_requests
-from restante.commands.creation_requests import CreationAnswer, CreationBody, CreationRequest
-from restante.commands.idempotency import KeyReused
+from restante.commands.creation_requests import CreationBody, CreationRequest
 from restante.core.errors import BadInput
 from restante.database.database import Database
 from restante.web.ask import decode_json
+from restante.web.idempotency import Answered, KeyReused
 from tests.commands.operators import World
 from tests.conftest import ManualClock
 
@@ -22,9 +22,9 @@ def one(world: World, **changed: Any) -> dict[str, Any]:
     return {"site_id": world.site_id, "command_type": "HASHING_ENABLE", "miner_id": world.miner, **changed}
 
 
-def ask(world: World, body: Any, key: str | None = None, actor: str = "ada") -> CreationAnswer:
+def ask(world: World, body: Any, key: str | None = None, actor: str = "ada") -> Answered:
     decoded = decode_json(msgspec.json.encode(body), CreationBody)
-    made: CreationAnswer = world.write(creation_requests.carry_out, world.options, CreationRequest(decoded, actor, key))
+    made: Answered = world.write(creation_requests.carry_out, world.options, CreationRequest(decoded, actor, key))
     return made
 
 

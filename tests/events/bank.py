@@ -1,8 +1,11 @@
 """A bank in a test: clients, their access tokens, and events for them, signed or not, straight into the inbox."""
 
 import itertools
+import json
+from base64 import urlsafe_b64encode
 from typing import NamedTuple
 
+from restante.core.acknowledgement import Fault, Verdicts
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import Query
@@ -60,7 +63,9 @@ def put_ready(conn: Connection, client: int, *jtis: str, profile: str = OPEN_BAN
 
 
 def token_of(jti: str) -> str:
-    return f"eyJhbGciOiJQUzI1NiJ9.{jti}.c2lnbmF0dXJl"
+    """A token in form, for who looks at no signature."""
+    claims = urlsafe_b64encode(json.dumps({"jti": jti}).encode()).rstrip(b"=").decode()
+    return f"eyJhbGciOiJQUzI1NiJ9.{claims}.c2lnbmF0dXJl"
 
 
 def suspend(conn: Connection, client: int) -> None:
@@ -96,3 +101,9 @@ def hand_out(conn: Connection, client: int, *jtis: str) -> None:
 def note_push(conn: Connection, jti: str) -> None:
     """As if it had been pushed once, in vain."""
     conn.run(_note_push, jti=jti)
+
+
+def call_wrong(conn: Connection, client: int, faults: dict[str, tuple[str, str]]) -> None:
+    """A poll that says of events what is wrong with them, and wants none."""
+    said = {jti: Fault(err, description) for jti, (err, description) in faults.items()}
+    inbox.take(conn, InboxOptions(), Wish(client, 0, Verdicts([], said)))

@@ -29,7 +29,7 @@ def stored(database: Database, alg: str = "EdDSA") -> NewKey:
 
 def rotated(database: Database, alg: str = "EdDSA") -> NewKey:
     key = made(alg)
-    database.write_now(event_keys.rotate, key, LEAD, OVERLAP)
+    database.write_now(event_keys.rotate, key, LEAD, OVERLAP, "tests")
     return key
 
 
@@ -129,22 +129,22 @@ def test_keys_are_due_when_the_newest_is_old(database: Database, clock: ManualCl
 
 def test_a_withdrawn_key_is_out_at_once_and_another_signs(database: Database) -> None:
     leaked, successor = stored(database), made()
-    assert database.write_now(event_keys.withdraw, leaked.kid, successor) == 0
+    assert database.write_now(event_keys.withdraw, leaked.kid, successor, "tests") == 0
     assert (signing(database), published(database)) == (successor.kid, [successor.kid])
     views = {view.kid: view for view in database.read_now(event_keys.views)}
-    assert (views[leaked.kid].status, views[leaked.kid].withdrawn_at) == ("withdrawn", START_MS)
+    assert (views[leaked.kid].status, views[leaked.kid].withdrawn_at_ms) == ("withdrawn", START_MS)
 
 
 def test_a_key_that_waits_for_its_time_takes_over(database: Database) -> None:
     leaked, coming, unused = stored(database), rotated(database), made()
-    database.write_now(event_keys.withdraw, leaked.kid, unused)
+    database.write_now(event_keys.withdraw, leaked.kid, unused, "tests")
     assert (signing(database), published(database)) == (coming.kid, [coming.kid])
 
 
 def test_a_key_that_does_not_sign_can_be_withdrawn(database: Database, clock: ManualClock) -> None:
     old, new = stored(database), rotated(database)
     clock.advance(LEAD)
-    database.write_now(event_keys.withdraw, old.kid, made())
+    database.write_now(event_keys.withdraw, old.kid, made(), "tests")
     assert (signing(database), published(database)) == (new.kid, [new.kid])
 
 
@@ -158,8 +158,8 @@ def test_unseen_tokens_of_a_withdrawn_key_are_signed_again(database: Database) -
     database.write_now(bank.note_push, "pushed")
     heard: list[object] = []
     database.on_commit(heard.extend)
-    assert database.write_now(event_keys.withdraw, leaked.kid, made()) == 1
-    assert heard == [EventsToSign(1)]
+    assert database.write_now(event_keys.withdraw, leaked.kid, made(), "tests") == 1
+    assert heard == [EventsToSign(0)]
     assert {row["jti"]: row["status"] for row in rows(database)} == {
         "seen": "ready",
         "unseen": "unsigned",
@@ -171,12 +171,12 @@ def test_unseen_tokens_of_a_withdrawn_key_are_signed_again(database: Database) -
 def test_what_cannot_be_withdrawn(database: Database) -> None:
     leaked = stored(database)
     with pytest.raises(NotFound):
-        database.write_now(event_keys.withdraw, "unknown", made())
+        database.write_now(event_keys.withdraw, "unknown", made(), "tests")
     with pytest.raises(ValueError, match="another algorithm"):
-        database.write_now(event_keys.withdraw, leaked.kid, made("ES256"))
-    database.write_now(event_keys.withdraw, leaked.kid, made())
+        database.write_now(event_keys.withdraw, leaked.kid, made("ES256"), "tests")
+    database.write_now(event_keys.withdraw, leaked.kid, made(), "tests")
     with pytest.raises(Conflict):
-        database.write_now(event_keys.withdraw, leaked.kid, made())
+        database.write_now(event_keys.withdraw, leaked.kid, made(), "tests")
 
 
 def test_the_algorithm_of_a_key(database: Database) -> None:

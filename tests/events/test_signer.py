@@ -153,7 +153,7 @@ def test_tokens_of_a_key_that_was_withdrawn_meanwhile_are_not_stored(database: D
     tpp = database.write_now(bank.add_client)
     publish(database, tpp.client_id)
     [row] = database.read_now(signer.look, 0).rows
-    database.write_now(event_keys.withdraw, _PS256.kid, event_keys.make(MASTER, "PS256"))
+    database.write_now(event_keys.withdraw, _PS256.kid, event_keys.make(MASTER, "PS256"), "tests")
     signed = [SignedEvent(row.id, row.client, "a.b.c", _PS256.kid)]
     assert database.write_now(signer.store, signed, {row.id: row.profile}, None) == 0
     assert rows(database)[0]["status"] == "unsigned"
@@ -167,7 +167,7 @@ def test_a_token_of_a_withdrawn_key_is_signed_again_with_the_same_claims(databas
     sign_all(database, pool)
     before = rows(database)[0]["text"]
     claims = verified(database, before)
-    database.write_now(event_keys.withdraw, _PS256.kid, event_keys.make(MASTER, "PS256"))
+    database.write_now(event_keys.withdraw, _PS256.kid, event_keys.make(MASTER, "PS256"), "tests")
     assert sign_all(database, pool) == 1
     after = rows(database)[0]["text"]
     assert after.split(".")[1] == before.split(".")[1]

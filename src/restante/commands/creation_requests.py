@@ -6,13 +6,14 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from restante.commands import idempotency
 from restante.commands.audit import AuditTrail
 from restante.commands.creation import CommandWish, Created, CreationOptions, create
 from restante.commands.wire import parse_iso
 from restante.core.errors import BadInput
 from restante.database.connection import Connection
+from restante.web import idempotency
 from restante.web.ask import INT64_MAX
+from restante.web.idempotency import Answered, Asked
 
 COMMANDS_MAX = 500
 
@@ -88,26 +89,9 @@ class CreationRequest:
     idempotency_key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CreationAnswer:
-    """The answer's JSON; `is_replayed` where it was given before."""
-
-    json: bytes
-    is_replayed: bool
-
-
-def carry_out(
-    conn: Connection, trail: AuditTrail, options: CreationOptions, request: CreationRequest
-) -> CreationAnswer:
-    key, sent = request.idempotency_key, _encoder.encode(request.body)
-    if key is not None:
-        before = idempotency.answer_to(conn, request.actor, key, sent)
-        if before is not None:
-            return CreationAnswer(before.encode(), True)
-    answer = _encoder.encode(_created(conn, trail, options, request))
-    if key is not None:
-        idempotency.remember(conn, request.actor, key, sent, answer.decode())
-    return CreationAnswer(answer, False)
+def carry_out(conn: Connection, trail: AuditTrail, options: CreationOptions, request: CreationRequest) -> Answered:
+    asked = Asked(request.actor, request.idempotency_key, _encoder.encode(request.body))
+    return idempotency.once(conn, asked, lambda: _encoder.encode(_created(conn, trail, options, request)))
 
 
 def _created(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from restante.commands import collectors, fast_ack, fast_poll, idempotency, telemetry
+from restante.commands import collectors, fast_ack, fast_poll, telemetry
 from restante.commands.ack_desk import AckDesk
 from restante.commands.acks import AckOptions
 from restante.commands.approval import ApprovalRules
@@ -41,6 +41,7 @@ from restante.delivery.retention import Sweep
 from restante.identity.callers import CollectorRevoked
 from restante.identity.collector_tokens import CollectorTokens
 from restante.identity.master_key import MasterKey
+from restante.web import idempotency
 from restante.web.ask import BODY_BYTES_MAX
 from restante.web.handback import Handback
 from restante.web.hot import HotHandler, HotPost

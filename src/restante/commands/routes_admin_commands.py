@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from restante.commands import approval, cancelling, creation_requests, idempotency, listing, why
+from restante.commands import approval, cancelling, creation_requests, listing, why
 from restante.commands.audit import AuditTrail
 from restante.commands.command_types import COMMAND_TYPES, standard_type
 from restante.commands.creation import Created, CreationOptions
@@ -17,7 +17,8 @@ from restante.core.command_states import State
 from restante.core.errors import BadInput
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.web.answer import Answer, json_answer
+from restante.web import idempotency
+from restante.web.answer import Answer
 from restante.web.ask import INT64_MAX, Ask
 from restante.web.paging import PAGE_QUERY, Page, window_of
 from restante.web.routes import Access, Query, Route
@@ -76,11 +77,9 @@ class AdminCommandRoutes:
         With an `Idempotency-Key` header, the same request sent again is answered as the first time and makes nothing.
         Under the key of another request it is refused with 422.
         """
-        key = ask.request.headers.get("idempotency-key")
-        request = CreationRequest(body, ask.actor, None if key is None else idempotency.checked_key(key))
+        request = CreationRequest(body, ask.actor, idempotency.key_of(ask))
         made = await self._database.write(creation_requests.carry_out, self._trail, self._options, request)
-        answer = json_answer(made.json, 201)
-        return answer.with_headers((b"idempotency-replayed", b"true")) if made.is_replayed else answer
+        return made.as_answer()
 
     async def list_page(self, ask: Ask) -> Page[CommandView]:
         return await self._database.read(listing.list_page, _filter_of(ask), window_of(ask))

@@ -21,6 +21,7 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 from restante.core.errors import BadInput, Conflict, NotFound
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
+from restante.events import event_audit
 from restante.events.jws import ALGORITHMS
 from restante.events.publishing import EventsToSign
 from restante.identity.master_key import MasterKey
@@ -53,10 +54,10 @@ class KeyView(msgspec.Struct, frozen=True):
     kid: str
     alg: str
     status: str
-    created_at: int
-    signs_from: int
-    published_until: int | None
-    withdrawn_at: int | None
+    created_at_ms: int
+    signs_from_ms: int
+    published_until_ms: int | None
+    withdrawn_at_ms: int | None
 
 
 def make(master: MasterKey, alg: str) -> NewKey:
@@ -94,12 +95,13 @@ def store_first(conn: Connection, key: NewKey) -> SealedEventKey:
     return SealedEventKey(key.kid, key.alg, key.sealed_key)
 
 
-def rotate(conn: Connection, key: NewKey, lead_seconds: int, overlap_seconds: int) -> int:
+def rotate(conn: Connection, key: NewKey, lead_seconds: int, overlap_seconds: int, actor: str) -> int:
     """Publish the key now, and let it sign after the lead; when that will be. The first one signs at once."""
     is_first = signing(conn, key.alg) is None
     signs_from = conn.now_ms + (0 if is_first else lead_seconds * 1000)
     conn.run(SQL.retire, alg=key.alg, published_until=signs_from + overlap_seconds * 1000)
     _insert(conn, key, signs_from)
+    event_audit.record(conn, actor, "event_key.rotated", None, {"kid": key.kid, "alg": key.alg})
     return signs_from
 
 
@@ -113,11 +115,11 @@ def rotate_if_due(conn: Connection, key: NewKey, rotation_days: int, lead_second
     """As `rotate`, unless another process was faster."""
     if key.alg not in due_algorithms(conn, rotation_days):
         return False
-    rotate(conn, key, lead_seconds, overlap_seconds)
+    rotate(conn, key, lead_seconds, overlap_seconds, "system")
     return True
 
 
-def withdraw(conn: Connection, kid: str, successor: NewKey) -> int:
+def withdraw(conn: Connection, kid: str, successor: NewKey, actor: str) -> int:
     """Publish the key no more, from now on, and sign with the other; how many tokens are signed again.
 
     The successor is stored only if no other key of the algorithm signs. One that waits for its time waits no longer.
@@ -134,7 +136,8 @@ def withdraw(conn: Connection, kid: str, successor: NewKey) -> int:
     store_first(conn, successor)
     count = conn.run(SQL.sign_again, kid=kid)
     if count:
-        conn.announce(EventsToSign(count))
+        conn.announce(EventsToSign(0))
+    event_audit.record(conn, actor, "event_key.withdrawn", None, {"kid": kid, "signed_again": count})
     return count
 
 
@@ -157,10 +160,10 @@ def views(conn: Connection) -> list[KeyView]:
             kid=row["kid"],
             alg=row["alg"],
             status=_status(conn, row["kid"], row["alg"], row["signs_from"], row["withdrawn_at"]),
-            created_at=row["created_at"],
-            signs_from=row["signs_from"],
-            published_until=row["published_until"],
-            withdrawn_at=row["withdrawn_at"],
+            created_at_ms=row["created_at"],
+            signs_from_ms=row["signs_from"],
+            published_until_ms=row["published_until"],
+            withdrawn_at_ms=row["withdrawn_at"],
         )
         for row in conn.all(SQL.all_keys)
     ]

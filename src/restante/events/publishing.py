@@ -23,7 +23,7 @@ from restante.events.recipients import Recipient
 
 
 class EventsToSign(NamedTuple):
-    """Announced by the commit that left so many rows to be signed."""
+    """Announced by a commit that left something to be signed: so many new rows."""
 
     rows: int
 

@@ -43,9 +43,12 @@ _CODES = {
     409: "UK.OBIE.Rules.ResourceAlreadyExists",
     413: "UK.OBIE.Resource.InvalidFormat",
     415: "UK.OBIE.Header.Invalid",
+    422: "UK.OBIE.Header.Invalid",
 }
+_NAMESPACE = "UK.OBIE."
 _UNEXPECTED = "UK.OBIE.UnexpectedError"
-_HEADER_AT_FAULT = {406: "Accept", 415: "Content-Type"}
+# 422 is an idempotency key that was another request's.
+_HEADER_AT_FAULT = {406: "Accept", 415: "Content-Type", 422: "Idempotency-Key"}
 
 _encoder = msgspec.json.Encoder()
 
@@ -135,7 +138,7 @@ def new_interaction_id() -> bytes:
 
 def error_code(error: RestanteError) -> str:
     own: str | None = getattr(error, "code", None)
-    if own is not None:
+    if own is not None and own.startswith(_NAMESPACE):
         return own
     match error:
         case MissingField():

@@ -87,7 +87,7 @@ CREATE TABLE event_inbox (
 CREATE INDEX ix_event_inbox_open ON event_inbox (client, profile, id, status, visible_at)
     WHERE status IN ('unsigned', 'ready');
 CREATE INDEX ix_event_inbox_unsigned ON event_inbox (id) WHERE status = 'unsigned';
-CREATE INDEX ix_event_inbox_errored ON event_inbox (client, profile, id) WHERE status = 'errored';
+CREATE INDEX ix_event_inbox_errored ON event_inbox (client, profile, id, status) WHERE status = 'errored';
 CREATE INDEX ix_event_inbox_finished ON event_inbox (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX ix_event_inbox_push ON event_inbox (client, profile, id) WHERE status = 'ready' AND push_at IS NOT NULL;
 CREATE INDEX ix_event_inbox_push_at ON event_inbox (push_at) WHERE status = 'ready' AND push_at IS NOT NULL;

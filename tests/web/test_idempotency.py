@@ -1,9 +1,9 @@
 import pytest
 
-from restante.commands import idempotency
-from restante.commands.idempotency import KEEP_SECONDS, KeyReused
 from restante.core.errors import BadInput
 from restante.database.database import Database
+from restante.web import idempotency
+from restante.web.idempotency import KEEP_SECONDS, Asked, KeyReused
 from tests.conftest import ManualClock
 
 
@@ -40,3 +40,39 @@ def test_what_is_no_key(key: str) -> None:
         idempotency.checked_key(key)
     assert refused.value.field == "Idempotency-Key"
     assert idempotency.checked_key("x" * 255) == "x" * 255
+
+
+def test_work_is_done_once(database: Database) -> None:
+    done: list[bytes] = []
+
+    def ask(body: bytes, key: str | None = "k") -> tuple[bytes, bool]:
+        def work() -> bytes:
+            done.append(body)
+            return b"%d" % len(done)
+
+        return database.write_now(idempotency.once, Asked("ada", key, body), work)
+
+    assert [ask(b"a"), ask(b"a"), ask(b"a", "other"), ask(b"a", None)] == [
+        (b"1", False),
+        (b"1", True),
+        (b"2", False),
+        (b"3", False),
+    ]
+    with pytest.raises(KeyReused):
+        ask(b"b")
+
+
+def test_work_that_fails_leaves_no_key(database: Database) -> None:
+    def fail() -> bytes:
+        raise BadInput("x", "y")
+
+    with pytest.raises(BadInput):
+        database.write_now(idempotency.once, Asked("ada", "k", b""), fail)
+    assert database.write_now(idempotency.once, Asked("ada", "k", b""), lambda: b"{}") == (b"{}", False)
+
+
+def test_an_answer_given_before_says_so() -> None:
+    fresh, replayed = (idempotency.Answered(b"{}", is_replayed).as_answer() for is_replayed in (False, True))
+    assert (fresh.status, replayed.status) == (201, 201)
+    assert (b"idempotency-replayed", b"true") in replayed.headers
+    assert b"idempotency-replayed" not in dict(fresh.headers)

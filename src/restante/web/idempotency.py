@@ -5,11 +5,14 @@ there without the other. A request that failed did nothing and leaves no key.
 """
 
 import hashlib
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 from restante.core.errors import BadInput, Unprocessable
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
+from restante.web.answer import Answer, json_answer
+from restante.web.ask import Ask
 
 SQL = queries_beside(__file__)
 
@@ -21,6 +24,43 @@ class KeyReused(Unprocessable):
     """This Idempotency-Key was used for another request."""
 
     code: ClassVar[str] = "IDEMPOTENCY_KEY_REUSED"
+
+
+class Asked(NamedTuple):
+    """Who asks for what, and under which key, if any."""
+
+    actor: str
+    key: str | None
+    body: bytes
+
+
+class Answered(NamedTuple):
+    """The answer's JSON; `is_replayed` where it was given before."""
+
+    json: bytes
+    is_replayed: bool
+
+    def as_answer(self, status: int = 201) -> Answer:
+        answer = json_answer(self.json, status)
+        return answer.with_headers((b"idempotency-replayed", b"true")) if self.is_replayed else answer
+
+
+def key_of(ask: Ask) -> str | None:
+    """The request's `Idempotency-Key`, if it has one."""
+    key = ask.request.headers.get("idempotency-key")
+    return None if key is None else checked_key(key)
+
+
+def once(conn: Connection, asked: Asked, work: Callable[[], bytes]) -> Answered:
+    """What the work answers; where it was done under the key before, what it answered then."""
+    if asked.key is None:
+        return Answered(work(), False)
+    before = answer_to(conn, asked.actor, asked.key, asked.body)
+    if before is not None:
+        return Answered(before.encode(), True)
+    answer = work()
+    remember(conn, asked.actor, asked.key, asked.body, answer.decode())
+    return Answered(answer, False)
 
 
 def checked_key(key: str) -> str:

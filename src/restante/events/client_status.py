@@ -1,0 +1,101 @@
+"""How each client stands: what waits for it, what it was handed and has not acknowledged, what it could not use.
+
+    waiting      published, and not handed out yet (`unsigned` of these are still to be signed)
+    delivered    handed out by a poll, and not acknowledged yet
+    errored      the client said that it cannot use it; with the reasons it gave
+
+Counted from the partial indexes alone, so that a million rows are no hindrance. Times are milliseconds since the epoch.
+"""
+
+import msgspec
+
+from restante.database.connection import Connection, Row
+from restante.database.queries import queries_beside
+from restante.events import listing, receivers
+from restante.web.paging import Page, Window, page_of
+
+SQL = queries_beside(__file__)
+
+REASONS_MAX = 100
+
+
+class ClientStatus(msgspec.Struct, frozen=True, kw_only=True):
+    client_id: str
+    name: str
+    is_suspended: bool
+    waiting: int
+    delivered: int
+    errored: int
+    oldest_at_ms: int | None
+    oldest_age_seconds: float | None
+    last_poll_at_ms: int | None
+
+
+class ErrorReason(msgspec.Struct, frozen=True):
+    err: str
+    count: int
+    newest_description: str | None
+
+
+class ReceiverStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Where its events are pushed to, and how that goes."""
+
+    profile: str
+    url: str
+    failures: int
+    problem: str | None
+    waiting: int
+    last_tried_at_ms: int | None
+    last_delivered_at_ms: int | None
+
+
+class ClientStatusDetail(ClientStatus, frozen=True, kw_only=True):
+    unsigned: int
+    reasons: list[ErrorReason]
+    receivers: list[ReceiverStatus]
+
+
+def list_page(conn: Connection, window: Window) -> Page[ClientStatus]:
+    rows = conn.all(SQL.statuses, after=window.after, limit=window.limit + 1)
+    return page_of(rows, window, "id", lambda row: _view(row, conn.now_ms))
+
+
+def show(conn: Connection, client_id: str) -> ClientStatusDetail:
+    client = listing.client_row(conn, client_id)
+    [row] = conn.all(SQL.statuses, after=client - 1, limit=1)
+    unsigned = conn.one(SQL.unsigned, client=client)
+    reasons = conn.all(SQL.reasons, client=client, limit=REASONS_MAX)
+    return ClientStatusDetail(
+        **msgspec.structs.asdict(_view(row, conn.now_ms)),
+        unsigned=0 if unsigned is None else unsigned["count"],
+        reasons=[ErrorReason(each["err"], each["count"], each["description"]) for each in reasons],
+        receivers=[_receiver(state) for state in receivers.states(conn, client)],
+    )
+
+
+def _view(row: Row, now_ms: int) -> ClientStatus:
+    delivered = row["delivered_open_banking"] + row["delivered_shared_signals"]
+    oldest = min((row[name] for name in ("oldest_open_banking", "oldest_shared_signals") if row[name]), default=None)
+    return ClientStatus(
+        client_id=row["client_id"],
+        name=row["name"],
+        is_suspended=row["suspended_at"] is not None,
+        waiting=row["open"] - delivered,
+        delivered=delivered,
+        errored=row["errored"],
+        oldest_at_ms=oldest,
+        oldest_age_seconds=None if oldest is None else max(now_ms - oldest, 0) / 1000,
+        last_poll_at_ms=row["last_poll_at"],
+    )
+
+
+def _receiver(state: receivers.ReceiverState) -> ReceiverStatus:
+    return ReceiverStatus(
+        profile=state.profile,
+        url=state.url,
+        failures=state.failures,
+        problem=state.problem,
+        waiting=state.waiting,
+        last_tried_at_ms=state.last_tried_at,
+        last_delivered_at_ms=state.last_delivered_at,
+    )
