@@ -9,15 +9,17 @@ from restante.events.poll_body import PollBody, ReadPoll, StrictPollBody, read_p
 from restante.events.wire import INTERACTION_ID, IS_INTERACTION_ID, SHAPE, accepts_json, new_interaction_id
 from restante.identity.callers import ClientCaller
 from restante.identity.client_tokens import ClientTokens
-from restante.web.access import POLLING_SCOPE
+from restante.web.access import SCOPES_NEEDED
 from restante.web.answer import Answer
 from restante.web.ask import decode_json
 from restante.web.hot import Lane, PollPost
+from restante.web.routes import Access
 
 # Bodies that say nothing of any event are few, and come again and again.
 BODIES_MAX = 1024
 BODY_BYTES_MAX = 256
 
+_SCOPES = SCOPES_NEEDED[Access.client]
 _IDLE_HEAD = b"".join(b"%b: %b\r\n" % header for header in IDLE.headers)
 _IDLE_TAIL = b"\r\ncontent-length: %d\r\n\r\n%b" % (len(IDLE.body), IDLE.body)
 
@@ -79,7 +81,7 @@ class FastPoll:
     def _caller(self, token: bytes) -> ClientCaller | None:
         caller = self._cached(token, self._poll.now)
         # A token that is bound to a certificate is for the application to judge.
-        if caller is None or caller.thumbprint is not None or POLLING_SCOPE not in caller.scopes:
+        if caller is None or caller.thumbprint is not None or caller.scopes.isdisjoint(_SCOPES):
             return None
         return caller
 

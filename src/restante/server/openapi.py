@@ -18,7 +18,7 @@ from restante import __version__
 from restante.identity.callers import Role
 from restante.server.schemas import WireSchemas, refusal
 from restante.updates.wire import SHAPE
-from restante.web.access import FLEET_WIDE, ROLE_NEEDED, SESSION_COOKIE
+from restante.web.access import FLEET_WIDE, ROLE_NEEDED, SCOPES_NEEDED, SESSION_COOKIE
 from restante.web.answer import NO_STORE, Answer, html_answer, json_answer
 from restante.web.ask import Ask
 from restante.web.routes import Access, Handler, Query, Route
@@ -177,7 +177,7 @@ def _security(access: Access) -> list[dict[str, list[str]]]:
         return [{"deviceToken": []}]
     if access is Access.collector:
         return [{"collectorToken": []}]
-    if access is Access.client:
+    if access in SCOPES_NEEDED:
         return [{"clientToken": []}]
     if access is Access.person:
         return [{"session": []}]
