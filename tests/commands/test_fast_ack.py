@@ -19,6 +19,8 @@ class Lane:
 
     def wait(self, owner: object, parked: object, seconds: float) -> None: ...
 
+    thumbprint = None
+
 
 @pytest.fixture
 def field(database: Database) -> Field:

@@ -18,7 +18,8 @@ AT_ONCE = b'{"returnImmediately":true}'
 
 
 class Lane:
-    def __init__(self) -> None:
+    def __init__(self, thumbprint: str | None = None) -> None:
+        self.thumbprint = thumbprint
         self.sent: list[Answer] = []
         self.waits: list[Any] = []
 
@@ -52,12 +53,12 @@ async def test_an_idle_poll_is_answered_with_all_its_bytes(database: Database, c
     assert not fast.comes_again(AT_ONCE)
     assert fast(b"", AT_ONCE, headers(client), lane)
     assert fast.comes_again(AT_ONCE)
-    assert fast.at_once(AT_ONCE, client.token.encode(), b"id-1", b"date: now\r\n") == (
+    assert fast.at_once(AT_ONCE, client.token.encode(), b"id-1", b"date: now\r\n", lane) == (
         b"HTTP/1.1 200 OK\r\ndate: now\r\ncontent-type: application/json\r\ncache-control: no-store\r\n"
         b"x-fapi-interaction-id: id-1\r\ncontent-length: 33\r\n\r\n"
         b'{"sets":{},"moreAvailable":false}'
     )
-    made = fast.at_once(AT_ONCE, client.token.encode(), None, b"")
+    made = fast.at_once(AT_ONCE, client.token.encode(), None, b"", lane)
     assert made is not None
     assert b"x-fapi-interaction-id: " in made
 
@@ -66,12 +67,12 @@ async def test_what_is_not_answered_at_once(database: Database, client: Customer
     desk, fast = await known(database, client)
     fast(b"", AT_ONCE, headers(client), Lane())
     token = client.token.encode()
-    assert fast.at_once(AT_ONCE, b"et_unknown", b"id", b"") is None
-    assert fast.at_once(AT_ONCE, token, b"not an id", b"") is None
-    assert fast.at_once(b"{}", token, b"id", b"") is None
-    assert fast.at_once(b'{"maxEvents":1}', token, b"id", b"") is None
+    assert fast.at_once(AT_ONCE, b"et_unknown", b"id", b"", Lane()) is None
+    assert fast.at_once(AT_ONCE, token, b"not an id", b"", Lane()) is None
+    assert fast.at_once(b"{}", token, b"id", b"", Lane()) is None
+    assert fast.at_once(b'{"maxEvents":1}', token, b"id", b"", Lane()) is None
     desk.poll.bell.ring(client.id)
-    assert fast.at_once(AT_ONCE, token, b"id", b"") is None
+    assert fast.at_once(AT_ONCE, token, b"id", b"", Lane()) is None
 
 
 async def test_a_poll_that_waits_is_parked_on_the_lane(database: Database, client: Customer) -> None:
@@ -100,6 +101,20 @@ async def test_every_doubt_is_the_applications(
     lane = Lane()
     assert not fast(b"", body, headers(client, **changed), lane)
     assert (lane.sent, lane.waits, desk.poll.bell.waiting_count) == ([], [], 0)
+
+
+async def test_a_bound_token_is_answered_over_a_connection_with_its_certificate(
+    database: Database, client: Customer
+) -> None:
+    desk, fast = await known(database, client)
+    token = await database.write(client_tokens.issue, client.id, bank.SCOPE, "thumbprint", 60)
+    await desk.tokens.verify(token, "thumbprint")
+    bound = client._replace(token=token)
+    assert fast(b"", AT_ONCE, headers(bound), Lane("thumbprint"))
+    assert fast.at_once(AT_ONCE, token.encode(), b"id", b"", Lane("thumbprint")) is not None
+    for other in (None, "another"):
+        assert not fast(b"", AT_ONCE, headers(bound), Lane(other))
+        assert fast.at_once(AT_ONCE, token.encode(), b"id", b"", Lane(other)) is None
 
 
 async def test_tokens_of_another_scope_or_bound_to_a_certificate_are_the_applications(

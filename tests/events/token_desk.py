@@ -60,7 +60,7 @@ class TokenDesk:
     def _with_certificate(self, certificate: Pair | None) -> Any:
         async def application(scope: Any, receive: Any, send: Any) -> None:
             if certificate is not None:
-                scope["extensions"] = {EXTENSION: certificate.der}
+                scope["extensions"] = {EXTENSION: {"der": certificate.der}}
             await self._application(scope, receive, send)
 
         return application

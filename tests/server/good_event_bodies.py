@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
+from tests.events.keys import jwks
 from tests.server.event_things import EventThings
 
 EventBody = Callable[[EventThings], dict[str, Any]]
@@ -19,6 +21,24 @@ def _poll(things: EventThings) -> dict[str, Any]:
     }
 
 
+def _client_by_key(_things: EventThings) -> dict[str, Any]:
+    return {
+        "client_id": str(uuid4()),
+        "name": "a bank app",
+        "token_endpoint_auth_method": "private_key_jwt",
+        "jwks": jwks("ec-1"),
+        "set_signing_alg": "ES256",
+        "scope": "eventpolling ssf.read",
+    }
+
+
+def _client_by_certificate(_things: EventThings) -> dict[str, Any]:
+    method = {"token_endpoint_auth_method": "tls_client_auth", "tls_client_auth_subject_dn": "CN=a,O=b"}
+    return {"client_id": str(uuid4()), "name": "a bank app", **method}
+
+
 EVENT_BODIES: dict[tuple[str, str], list[EventBody]] = {
     **{("POST", f"{base}/events"): [_poll] for base in _BASES},
+    ("POST", "/admin/clients"): [_client_by_key, _client_by_certificate],
+    ("POST", "/admin/clients/{client_id}/rotate"): [lambda _: {"jwks": None, "tls_client_auth_subject_dn": None}],
 }

@@ -88,7 +88,7 @@ class Served:
         self.loop = asyncio.get_running_loop()
         ticking = await self._stand_still() if self._is_still else None
         lifespan = "off" if self._is_still else "on"
-        fast = uvicorn.Server(lifecycle.server_config(self.node, lifespan=lifespan))
+        fast = lifecycle.server_of(self.node, lifecycle.server_config(self.node, lifespan=lifespan))
         plain = uvicorn.Server(lifecycle.server_config(self.node, lifespan="off", http="httptools"))
         self._servers = [fast, plain]
         serving = asyncio.gather(fast.serve([self._fast]), plain.serve([self._plain]))

@@ -282,8 +282,8 @@ def test_ids_in_paths(knocker: Knocker, route: Route) -> None:
             written = replace(route, path=route.path.replace(f"{{{name}}}", text))
             path = fill_path(written, knocker.things)
             answer = knocker.ask(route, path)
-            # The id of a command is a text: any that is not one of ours is nowhere.
-            if text in NO_NUMBERS and name != "command_id":
+            # The id of a command or a client is a text: any that is not one of ours is nowhere.
+            if text in NO_NUMBERS and name not in ("command_id", "client_id"):
                 check_refusal(answer, 400, name)
             else:
                 check_refusal(answer, 404)

@@ -29,6 +29,8 @@ class Connection(Client):
     def send(self, answer: Answer) -> None:
         self(answer)
 
+    thumbprint = None
+
     def wait(self, owner: Waits, parked: Any, seconds: float) -> None:
         self.waits = (owner, parked, seconds)
 

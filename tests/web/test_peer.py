@@ -15,7 +15,7 @@ def request(address: str | None, der: bytes | None = None, *headers: bytes) -> R
     scope: dict[str, Any] = {"type": "http", "headers": [(b"client-cert", value) for value in headers]}
     scope["client"] = None if address is None else (address, 1)
     if der is not None:
-        scope["extensions"] = {EXTENSION: der}
+        scope["extensions"] = {EXTENSION: {"der": der}}
     return Request(scope)
 
 

@@ -19,6 +19,7 @@ from restante.cli import (
     commands,
     devices,
     doctor,
+    events,
     keys,
     miners,
     outbox,
@@ -91,6 +92,7 @@ app.add_typer(miners.app, name="miner")
 commands.app.command("verify")(command_verify.verify)
 app.add_typer(commands.app, name="commands")
 app.add_typer(audit.app, name="audit")
+app.add_typer(events.app, name="events")
 app.command("doctor")(doctor.doctor)
 
 

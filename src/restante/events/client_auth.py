@@ -94,8 +94,6 @@ class ClientAuth:
 
 
 def find_active(conn: Connection, client_id: str, method: Method) -> Client | None:
-    if len(client_id) > clients.CLIENT_ID_LENGTH_MAX or not client_id.isascii() or "\0" in client_id:
-        return None
     client = clients.find(conn, client_id)
     is_usable = client is not None and client.suspended_at is None and client.credentials.method == method
     return client if is_usable else None

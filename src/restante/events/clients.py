@@ -99,7 +99,7 @@ def add(conn: Connection, registration: Registration, actor: str = "system") -> 
 
 
 def find(conn: Connection, client_id: str) -> Client | None:
-    row = conn.one(SQL.client, client_id=client_id)
+    row = conn.one(SQL.client, client_id=client_id) if is_client_id(client_id) else None
     return None if row is None else _client(row)
 
 
@@ -112,7 +112,7 @@ def get(conn: Connection, client_id: str) -> Client:
 
 def held(conn: Connection, client_id: str) -> Client | None:
     """The client, which nobody changes before the end of this transaction."""
-    row = conn.one(SQL.client_held, client_id=client_id)
+    row = conn.one(SQL.client_held, client_id=client_id) if is_client_id(client_id) else None
     return None if row is None else _client(row)
 
 
@@ -160,6 +160,11 @@ def resume(conn: Connection, client_id: str, actor: str) -> Client:
     return get(conn, client_id)
 
 
+def is_client_id(text: str) -> bool:
+    """Whether a client could be called so; the database need not be asked for what could not."""
+    return len(text) <= CLIENT_ID_LENGTH_MAX and _CLIENT_ID.fullmatch(text) is not None
+
+
 def checked_scope(scope: str) -> str:
     """The scopes in their own order, each once."""
     wanted = scope.split(" ")
@@ -185,7 +190,7 @@ def _made(method: Method, jwks: Any, subject_dn_said: str | None) -> tuple[Crede
 def _checked_client_id(client_id: str | None) -> str:
     if client_id is None:
         return secrets.token_hex(16)
-    if len(client_id) > CLIENT_ID_LENGTH_MAX or not _CLIENT_ID.fullmatch(client_id):
+    if not is_client_id(client_id):
         expected = f"1 to {CLIENT_ID_LENGTH_MAX} letters, digits or any of . _ ~ -, the first a letter or digit"
         raise BadInput("client_id", expected)
     return client_id

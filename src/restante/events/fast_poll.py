@@ -43,12 +43,14 @@ class FastPoll:
         read = self._bodies.get(body)
         return read is not None and not read.waits
 
-    def at_once(self, body: bytes, token: bytes, correlation: bytes | None, date_line: bytes) -> bytes | None:
+    def at_once(
+        self, body: bytes, token: bytes, correlation: bytes | None, date_line: bytes, lane: Lane
+    ) -> bytes | None:
         read = self._bodies.get(body)
         if read is None or read.waits:
             return None
         interaction_id = new_interaction_id() if correlation is None else correlation
-        caller = self._caller(token)
+        caller = self._caller(token, lane)
         if caller is None or not IS_INTERACTION_ID(interaction_id) or not self._poll.is_idle_at_once(caller.id):
             return None
         return b"HTTP/1.1 200 OK\r\n%b%bx-fapi-interaction-id: %b%b" % (
@@ -60,7 +62,7 @@ class FastPoll:
 
     def __call__(self, _name: bytes, body: bytes, headers: dict[bytes, bytes], lane: Lane) -> bool:
         authorization = headers.get(b"authorization", b"")
-        caller = self._caller(authorization[7:]) if authorization[:7] == b"Bearer " else None
+        caller = self._caller(authorization[7:], lane) if authorization[:7] == b"Bearer " else None
         interaction_id = headers.get(INTERACTION_ID)
         if caller is None or (interaction_id is not None and not IS_INTERACTION_ID(interaction_id)):
             return False
@@ -78,12 +80,12 @@ class FastPoll:
             lane.wait(self._poll, parked, self._poll.options.wait_seconds)
         return True
 
-    def _caller(self, token: bytes) -> ClientCaller | None:
+    def _caller(self, token: bytes, lane: Lane) -> ClientCaller | None:
         caller = self._cached(token, self._poll.now)
-        # A token that is bound to a certificate is for the application to judge.
-        if caller is None or caller.thumbprint is not None or caller.scopes.isdisjoint(_SCOPES):
+        if caller is None or caller.scopes.isdisjoint(_SCOPES):
             return None
-        return caller
+        # Most tokens are bound to a certificate; where it is not the connection's own, the application judges.
+        return caller if caller.thumbprint is None or caller.thumbprint == lane.thumbprint else None
 
     def _read(self, body: bytes) -> ReadPoll | None:
         try:

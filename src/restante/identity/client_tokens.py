@@ -1,5 +1,7 @@
 """Access tokens of event polling's clients: `et_…`, given for a while, kept as digests, remembered once verified.
 
+Beside ours there may be those of outside authorization servers, which are JWTs; they are remembered the same way.
+
 A token can be bound to a certificate; whether a call comes with that certificate is for whoever sees the connection:
 `holds_for`. What takes away access announces `ClientRevoked` or raises the revision, and everything is forgotten.
 """
@@ -13,6 +15,7 @@ from restante.database.database import Database
 from restante.database.queries import queries_beside
 from restante.identity import revisions, secret_tokens
 from restante.identity.callers import ClientCaller
+from restante.identity.outside_clients import OutsideClients
 from restante.identity.remembered import ENTRIES_MAX, Remembered
 
 SQL = queries_beside(__file__)
@@ -70,11 +73,13 @@ class ClientTokens:
         self,
         database: Database,
         *,
+        outside: OutsideClients | None = None,
         is_binding_required: bool = False,
         entries_max: int = ENTRIES_MAX,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._database = database
+        self._outside = outside
         self._is_binding_required = is_binding_required
         self._clock = clock
         self._remembered: Remembered[ClientCaller] = Remembered(entries_max)
@@ -88,15 +93,22 @@ class ClientTokens:
         caller = self.cached(raw, now)
         if caller is None:
             generation = self._remembered.generation
-            caller = await self._database.read(find, token)
-            if caller is None:
-                raise NotAuthenticated("the access token is not known, has expired or was ended")
+            caller = await self._look_up(token, raw, now)
             # What is remembered is asked for nothing but `holds_for`, so what lacks a certificate is not.
             if caller.thumbprint is None and self._is_binding_required:
                 raise NotAuthenticated("the access token is bound to no certificate")
             self._remembered.keep(raw, caller, min(caller.expires_at, now + REMEMBER_SECONDS), generation)
         if not holds_for(caller, thumbprint):
             raise NotAuthenticated("the access token is bound to another certificate")
+        return caller
+
+    async def _look_up(self, token: str, raw: bytes, now: float) -> ClientCaller:
+        # Ours have no dots, and JWTs two.
+        if self._outside is not None and token.count(".") == 2:
+            return await self._outside.verify(raw, now)
+        caller = await self._database.read(find, token)
+        if caller is None:
+            raise NotAuthenticated("the access token is not known, has expired or was ended")
         return caller
 
     async def catch_up(self) -> None:

@@ -13,30 +13,28 @@ leaves it the moment this process revokes the device.
 
 import secrets
 import time
-from collections.abc import Callable, Collection
-from functools import cache
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from joserfc import jws
-from joserfc.errors import JoseError, UnsupportedAlgorithmError
-from joserfc.jwk import Key
-from joserfc.jws import CompactSignature, JWSRegistry
+from joserfc.jws import CompactSignature
 
-from restante.core.errors import NotAllowed, NotAuthenticated
+from restante.core.errors import NotAllowed
 from restante.database.database import Database
 from restante.identity import device_owners, revisions
 from restante.identity.callers import DeviceCaller
 from restante.identity.issuers import OutsideIssuers
+from restante.identity.jwts import AHEAD_SECONDS as AHEAD_SECONDS
+from restante.identity.jwts import TOKEN_LENGTH_MAX as TOKEN_LENGTH_MAX
+from restante.identity.jwts import OnlyThese as OnlyThese
+from restante.identity.jwts import allowing, check_audience, check_signature, check_times, refuse, taken_apart
 from restante.identity.signing_keys import SigningKeys
 from restante.identity.token_cache import TokenCache
 
 ACCESS_TOKEN_SECONDS = 3600
 CACHE_ENTRIES_MAX = 1_000_000
 OUR_ISSUER = "restante"
-TOKEN_LENGTH_MAX = 8192
-# How far an outside issuer's clock may be ahead of ours.
-AHEAD_SECONDS = 60
 INT64_MAX = 2**63 - 1
 
 _encoder = msgspec.json.Encoder()
@@ -51,25 +49,7 @@ class Claims(msgspec.Struct, frozen=True):
     device_id: Any = None
 
 
-class OnlyThese(JWSRegistry):
-    """Allows exactly the algorithms that were configured, and has no opinion of its own about them."""
-
-    def __init__(self, algorithms: Collection[str]) -> None:
-        super().__init__(algorithms=algorithms, strict_check_header=False)
-        self._only = frozenset(algorithms)
-
-    def get_alg(self, name: str) -> Any:
-        if name not in self._only:
-            raise UnsupportedAlgorithmError(f"Algorithm of '{name}' is not allowed")
-        return self.algorithms[name]
-
-
-@cache
-def _allowing(algorithms: tuple[str, ...]) -> OnlyThese:
-    return OnlyThese(algorithms)
-
-
-_OURS = _allowing(("EdDSA",))
+_OURS = allowing(("EdDSA",))
 
 
 class DeviceTokens:
@@ -157,53 +137,24 @@ class DeviceTokens:
         self._cache.forget_all()
 
     async def _verified_claims(self, token: bytes, now: float) -> Claims:
-        signed, claims = _read(token)
+        signed, claims = taken_apart(token, Claims)
         kid = signed.headers().get("kid")
         if not isinstance(kid, str):
-            _refuse("it names no key")
+            refuse("it names no key")
         if claims.iss == self._issuer:
-            _check_signature(signed, self._keys.find(kid, now), _OURS)
+            check_signature(signed, self._keys.find(kid, now), _OURS)
         else:
             await self._check_outside(signed, claims, kid)
-        if claims.exp <= now:
-            _refuse("it has expired")
-        if claims.nbf is not None and claims.nbf > now + AHEAD_SECONDS:
-            _refuse("it is not valid yet")
+        check_times(claims.exp, claims.nbf, now)
         return claims
 
     async def _check_outside(self, signed: CompactSignature, claims: Claims, kid: str) -> None:
         issuer = self._issuers.find(claims.iss)
         if issuer is None:
-            _refuse("its issuer is not known here")
+            refuse("its issuer is not known here")
         key = await self._issuers.key(claims.iss, kid)
-        _check_signature(signed, key, _allowing(issuer.algorithms))
-        audiences = [claims.aud] if isinstance(claims.aud, str) else claims.aud or []
-        if issuer.audience is not None and issuer.audience not in audiences:
-            _refuse("it is meant for another audience")
-
-
-def _read(token: bytes) -> tuple[CompactSignature, Claims]:
-    """The token taken apart, not yet believed."""
-    if len(token) > TOKEN_LENGTH_MAX:
-        _refuse("it is too long")
-    try:
-        signed = jws.extract_compact(token)
-        if "crit" in signed.headers():
-            _refuse("its header asks for something this server does not do")
-        return signed, msgspec.json.decode(signed.payload, type=Claims)
-    except (JoseError, msgspec.MsgspecError, ValueError, TypeError, AttributeError, RecursionError):
-        _refuse("it is not a token of the expected form")
-
-
-def _check_signature(signed: CompactSignature, key: Key | None, allowed: JWSRegistry) -> None:
-    if key is None:
-        _refuse("its key is not known")
-    try:
-        genuine = jws.validate_compact(signed, key, registry=allowed)
-    except (JoseError, ValueError, TypeError, KeyError):
-        genuine = False
-    if not genuine:
-        _refuse("its signature does not hold")
+        check_signature(signed, key, allowing(issuer.algorithms))
+        check_audience(issuer, claims.aud)
 
 
 def _identifier(claim: object) -> int | None:
@@ -213,7 +164,3 @@ def _identifier(claim: object) -> int | None:
     if isinstance(claim, int) and not isinstance(claim, bool) and 0 < claim <= INT64_MAX:
         return claim
     return None
-
-
-def _refuse(why: str) -> NoReturn:
-    raise NotAuthenticated(f"the access token is not accepted: {why}")

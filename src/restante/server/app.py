@@ -31,6 +31,7 @@ from restante.identity.collector_tokens import CollectorTokens
 from restante.identity.device_tokens import DeviceTokens
 from restante.identity.issuers import OutsideIssuers
 from restante.identity.master_key import MasterKey, MasterKeySource
+from restante.identity.outside_clients import OutsideClients
 from restante.identity.signing_keys import SigningKeys, unlock
 from restante.server import lifecycle
 from restante.server.data_folder import DataFolder
@@ -79,7 +80,10 @@ class Node:
         self.collector_tokens = CollectorTokens(self.database)
         access = access_options(settings)
         self.peers = Peers(settings.trusted_proxies)
-        self.client_tokens = ClientTokens(self.database, is_binding_required=access.is_binding_required)
+        outside = OutsideClients(self.database, OutsideIssuers(settings.event_issuers))
+        self.client_tokens = ClientTokens(
+            self.database, outside=outside, is_binding_required=access.is_binding_required
+        )
         self.gate = Gate(self.database, self.tokens, self.collector_tokens, self.client_tokens, self.peers)
         self.event_access = EventAccess(self.database, self.peers, access)
         self.events = EventsParts(self.database, master_key, self.client_tokens, events_options(settings))
@@ -215,6 +219,7 @@ class Node:
         return LaneShared(
             forms=RequestForms({fast_poll.TARGET: FastPoll(self.poll, self.tokens), **self.commands.hot()}),
             posts=PostForms(self.commands.hot_posts(), self.events.hot_polls(), settings.body_bytes_max),
+            peers=self.peers,
             shape=SHAPE,
             deadlines=Deadlines(time.monotonic()),
             connections_max=settings.connections_max,

@@ -13,6 +13,7 @@ sets deadlines for slow senders and bounds the number of connections, neither of
 import asyncio
 import time
 from dataclasses import dataclass, field
+from types import EllipsisType
 from typing import Any
 
 from uvicorn.config import Config
@@ -26,6 +27,7 @@ from restante.server.post_forms import Gather, PostForms
 from restante.server.request_forms import RequestForms
 from restante.web.answer import Answer
 from restante.web.hot import Waits
+from restante.web.peer import EXTENSION, Peers
 from restante.web.routes import Shape
 
 PIPELINED_BYTES_MAX = 65536
@@ -56,6 +58,7 @@ class LaneShared:
     refused_connections: int = 0
     slow_senders_cut: int = 0
     posts: PostForms = field(default_factory=lambda: PostForms(()))
+    peers: Peers = field(default_factory=Peers)
     config: Any = None
     server_state: Any = None
     app_state: Any = None
@@ -83,6 +86,7 @@ def fast_lane_class(shared: LaneShared) -> type[HttpToolsProtocol]:
 
 class _FastLane(HttpToolsProtocol):
     shared: LaneShared
+    _thumbprint: str | EllipsisType | None
 
     def __init__(
         self,
@@ -104,6 +108,7 @@ class _FastLane(HttpToolsProtocol):
         self._behind = b""  # what arrived behind a hot request that is not answered yet
         self._owner: Waits | None = None
         self._parked: Any = None
+        self._certificate: bytes | EllipsisType | None = ...  # not looked at yet
 
     # The transport's side.
 
@@ -126,8 +131,9 @@ class _FastLane(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         shared = self.shared
         if self._is_at_rest and not shared.is_closing:
-            forms = shared.posts if data.startswith(b"POST ") else shared.forms
-            answer = forms.at_once(data, shared.current_date_line())
+            date_line = shared.current_date_line()
+            is_post = data.startswith(b"POST ")
+            answer = shared.posts.at_once(data, date_line, self) if is_post else shared.forms.at_once(data, date_line)
             if answer is not None:
                 self.transport.write(answer)
                 shared.hot_requests += 1
@@ -188,6 +194,19 @@ class _FastLane(HttpToolsProtocol):
             self._owner, self._parked = owner, parked
             self.due = time.monotonic() + seconds
             self.shared.deadlines.watch(self)
+
+    @property
+    def thumbprint(self) -> str | None:
+        if self._thumbprint is ...:
+            address = self.transport.get_extra_info("peername")
+            found = self.shared.peers.certificate(address[0] if address else "", self._peer_certificate(), None)
+            self._thumbprint = found.thumbprint if found else None
+        return self._thumbprint
+
+    def _peer_certificate(self) -> bytes | None:
+        """The DER form of the certificate that the client showed in the handshake, which verified it."""
+        tls = self.transport.get_extra_info("ssl_object")
+        return tls.getpeercert(True) if tls is not None else None
 
     def _write(self, data: bytes) -> None:
         if self.due == GONE:  # hung up while the answer was looked for
@@ -259,6 +278,9 @@ class _FastLane(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        certificate = self._peer_certificate()
+        if certificate is not None:
+            self.scope["extensions"] = {EXTENSION: {"der": certificate}}
         self._is_within_message = True
         self._expect_within(self.shared.header_seconds)
 

@@ -11,6 +11,7 @@ import gc
 import resource
 import signal
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ from restante.identity.callers import DeviceRevoked
 from restante.server.fast_lane import fast_lane_class
 from restante.server.services import kept_running
 from restante.server.setting_kinds import Address
+from restante.server.tls import TlsFiles, tls_files
+from restante.server.tls_listening import ListeningServer
 from restante.updates import rollout
 from restante.updates.assignments import WrapsPending
 from restante.updates.rollout import RolloutChanged
@@ -57,7 +60,12 @@ def serve(node: "Node", sock: socket.socket) -> None:
     """Answer on the socket until SIGTERM or SIGINT."""
     raise_file_limit()
     collect_garbage_rarely()
-    _Server(server_config(node), lambda: stop_parking(node)).run([sock])
+    server_of(node, server_config(node)).run([sock])
+
+
+def server_of(node: "Node", config: uvicorn.Config) -> ListeningServer:
+    files = tls_files(node.settings)
+    return _Server(config, files, node.settings.header_deadline_seconds, lambda: stop_parking(node))
 
 
 def server_config(node: "Node", **changed: Any) -> uvicorn.Config:
@@ -117,6 +125,7 @@ async def running(node: "Node") -> AsyncIterator[None]:
     node.database.on_commit(lambda announced: _pass_on(loop, node, announced))
     await node.tokens.start()
     node.poll.rollout = await node.database.read(rollout.current)
+    await node.event_access.warn()
     log.info("started", listen=str(node.settings.listen), data=str(node.settings.data))
     async with kept_running(node.services(), node.settings.shutdown_seconds):
         try:
@@ -171,14 +180,23 @@ def _pass_on(loop: asyncio.AbstractEventLoop, node: "Node", announced: list[obje
         loop.call_soon_threadsafe(hear, node, announced)
 
 
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, before_shutdown: Callable[[], None]) -> None:
-        super().__init__(config)
+class _Server(ListeningServer):
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        files: TlsFiles | None,
+        handshake_seconds: float,
+        before_shutdown: Callable[[], None],
+    ) -> None:
+        super().__init__(config, files, handshake_seconds)
         self._before_shutdown = before_shutdown
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """As uvicorn does, without raising the signal again at the end: a stop that was asked for is a success."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         handled = (signal.SIGINT, signal.SIGTERM)
         original = {number: signal.signal(number, self.handle_exit) for number in handled}
         try:

@@ -58,14 +58,14 @@ class PostForms:
         # Whole requests, without token and correlation id: who answers, and the body.
         self._repeated: dict[bytes, tuple[PollPostHandler, bytes]] = {}
 
-    def at_once(self, data: bytes, date_line: bytes) -> bytes | None:
+    def at_once(self, data: bytes, date_line: bytes, lane: Lane) -> bytes | None:
         """The answer to a poll that has been seen before, if its handler has it at once."""
         found = self._repeated_form(data)
         if found is None:
             return None
         form, token, correlation = found
         known = self._repeated.get(form)
-        return None if known is None else known[0].at_once(known[1], token, correlation, date_line)
+        return None if known is None else known[0].at_once(known[1], token, correlation, date_line, lane)
 
     def recognise(self, data: bytes) -> PostRequest | Gather | None:
         line_end, head_end = data.find(LINE), data.find(END)

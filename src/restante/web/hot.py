@@ -24,6 +24,10 @@ class Lane(Protocol):
     def wait(self, owner: Waits, parked: Any, seconds: float, /) -> None:
         """Have `owner.expire(parked)` called after that time, or `owner.abandon(parked)` if the client hangs up."""
 
+    @property
+    def thumbprint(self) -> str | None:
+        """Of the certificate that the connection's client showed; of no proxy's, whose callers have their own."""
+
 
 class HotHandler(Protocol):
     def __call__(self, query: bytes, headers: dict[bytes, bytes], lane: Lane, /) -> bool: ...
@@ -58,7 +62,9 @@ class PollPostHandler(HotPostHandler, Protocol):
     def comes_again(self, body: bytes, /) -> bool:
         """Whether other requests are likely to have this very body."""
 
-    def at_once(self, body: bytes, token: bytes, correlation: bytes | None, date_line: bytes, /) -> bytes | None:
+    def at_once(
+        self, body: bytes, token: bytes, correlation: bytes | None, date_line: bytes, lane: Lane, /
+    ) -> bytes | None:
         """The whole answer, if memory alone has it: bearer token and correlation header are given as they were sent.
 
         None if anything else is needed; then nothing has been done, and the request is asked for in full.

@@ -14,7 +14,7 @@ from restante.identity import client_certificates
 from restante.identity.client_certificates import ClientCertificate
 
 HEADER = "client-cert"
-# The ASGI scope's extension that holds the DER form of the connection's certificate, if it has one.
+# The ASGI scope's extension that holds the connection's certificate, if it has one: `{"der": …}`.
 EXTENSION = "restante.client_certificate"
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -29,7 +29,7 @@ class Peers:
     def of_request(self, request: Request) -> ClientCertificate | None:
         address = request.client.host if request.client else ""
         said = [value for name, value in request.headers.raw if name == HEADER.encode()]
-        der = request.scope.get("extensions", {}).get(EXTENSION)
+        der = request.scope.get("extensions", {}).get(EXTENSION, {}).get("der")
         return self.certificate(address, der, said[0] if len(said) == 1 else None)
 
     def certificate(self, address: str, der: bytes | None, said: bytes | None) -> ClientCertificate | None:

@@ -1,0 +1,8 @@
+"""`restante events`: event polling. Each group of its commands is a file of its own, put together here."""
+
+import typer
+
+from restante.cli import event_clients
+
+app = typer.Typer(no_args_is_help=True, help="Event polling.")
+app.add_typer(event_clients.app, name="clients")
