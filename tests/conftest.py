@@ -1,4 +1,8 @@
-"""Fixtures every test may use: a clock that moves when told, and a real, migrated database in a folder of its own."""
+"""Fixtures every test may use: a clock that moves when told, and a real, migrated database of its own.
+
+Tests of the folders in ON_BOTH_ENGINES that use it run twice, on SQLite and on PostgreSQL, unless they are marked as
+being about the embedded engine alone.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,12 +10,18 @@ from pathlib import Path
 import pytest
 
 from restante.database.database import Database
+from restante.database.engine import Engine
 from restante.database.migrate import migrate
+from restante.database.postgres import PostgresEngine
 from restante.database.sqlite import SqliteEngine
 from tests.services.mariadb import MariaDb, running_mariadb
 from tests.services.plain_postgres import Postgres, running_postgres
+from tests.services.postgres import PostgresServer, migrated_template, postgres_server
 
 START_MS = 1_800_000_000_000
+TESTS = Path(__file__).parent
+ON_BOTH_ENGINES = {"database", "delivery", "identity"}
+ENGINES = ("sqlite", "postgres")
 
 
 class ManualClock:
@@ -48,20 +58,64 @@ def plain_postgres() -> Iterator[Postgres]:
         yield service
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    folder = Path(metafunc.module.__file__ or "").relative_to(TESTS).parts[0]
+    is_on_both = folder in ON_BOTH_ENGINES and metafunc.definition.get_closest_marker("embedded") is None
+    if is_on_both and "engine_name" in metafunc.fixturenames:
+        metafunc.parametrize("engine_name", ENGINES)
+
+
+@pytest.fixture
+def engine_name() -> str:
+    return "sqlite"
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
 
 
 @pytest.fixture
-def engine(tmp_path: Path, clock: ManualClock) -> SqliteEngine:
-    engine = SqliteEngine(tmp_path / "restante.db", clock=clock)
+def engine(engine_name: str, clock: ManualClock, request: pytest.FixtureRequest) -> Engine:
+    """A migrated database of the test's own."""
+    if engine_name == "postgres":
+        return PostgresEngine(request.getfixturevalue("postgres_url"), writers=2, readers=2, clock=clock)
+    folder: Path = request.getfixturevalue("tmp_path")
+    engine = SqliteEngine(folder / "restante.db", clock=clock)
     migrate(engine)
     return engine
 
 
 @pytest.fixture
-def database(engine: SqliteEngine) -> Iterator[Database]:
+def database(engine: Engine) -> Iterator[Database]:
     database = Database(engine)
     yield database
     database.close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server of this test process's own."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: PostgresServer) -> str:
+    return migrated_template(postgres)
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer, postgres_template: str) -> Iterator[str]:
+    """The address of a migrated database of the test's own."""
+    url = postgres.create(postgres_template)
+    yield url
+    postgres.drop(url)
+
+
+@pytest.fixture
+def empty_postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """The address of a database with nothing in it."""
+    url = postgres.create()
+    yield url
+    postgres.drop(url)

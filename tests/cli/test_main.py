@@ -14,7 +14,7 @@ from restante.cli.setting_flags import FLAGGED
 from tests.cli.conftest import Restante
 
 DOCS = Path(__file__).parents[2] / "docs"
-OPTIONS_OF_ALL = {"--help", "--data", "--json"}
+OPTIONS_OF_ALL = {"--help", "--data", "--database", "--json"}
 
 
 def commands() -> Iterator[tuple[str, set[str]]]:

@@ -7,7 +7,6 @@ import pytest
 
 from restante.database.engine import Engine, EngineConnection
 from restante.database.queries import Query
-from restante.database.sqlite import SqliteEngine
 from tests.conftest import START_MS, ManualClock
 from tests.database.notes import ADD, ALL
 
@@ -22,7 +21,7 @@ class Note:
 
 
 @pytest.fixture
-def conn(engine: SqliteEngine) -> Iterator[EngineConnection]:
+def conn(engine: Engine) -> Iterator[EngineConnection]:
     conn = _connected(engine)
     conn.begin()
     yield conn

@@ -9,12 +9,12 @@ from tests.database.notes import ADD, everything
 
 
 @pytest.fixture
-def any_engine(engine: SqliteEngine) -> Engine:
+def any_engine(engine: Engine) -> Engine:
     return engine
 
 
-def test_an_engine_has_a_name(any_engine: Engine) -> None:
-    assert any_engine.name == "sqlite"
+def test_an_engine_has_a_name(any_engine: Engine, engine_name: str) -> None:
+    assert any_engine.name == engine_name
 
 
 def test_what_is_committed_is_seen_by_others_and_what_is_not_is_not(any_engine: Engine) -> None:
@@ -52,8 +52,8 @@ def test_rollback_where_nothing_is_open_does_nothing(any_engine: Engine) -> None
     conn.close()
 
 
-def test_foreign_commits_change_with_others_commits_only(any_engine: Engine) -> None:
-    ours, theirs = any_engine.connect(writable=True), any_engine.connect(writable=True)
+def test_foreign_commits_change_with_others_commits_only(sqlite_engine: SqliteEngine) -> None:
+    ours, theirs = sqlite_engine.connect(writable=True), sqlite_engine.connect(writable=True)
     before = ours.foreign_commits()
     for conn, text in ((ours, "ours"), (theirs, "theirs")):
         conn.begin()

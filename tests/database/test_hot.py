@@ -229,7 +229,7 @@ async def test_outcomes_come_in_the_loop_that_asked_and_one_that_fails_there_cos
         if outcome == "A":
             raise ValueError
 
-    writer = Writer(engine.connect(writable=True), [])
+    writer = Writer([engine.connect(writable=True)], [])
     notes = Notes()
     with capture_logs() as lines:
         for text in "abc":

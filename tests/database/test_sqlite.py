@@ -15,8 +15,8 @@ def asked(text: str) -> Query:
     return Query("asked", text)
 
 
-def test_a_commit_is_flushed_before_it_counts(engine: SqliteEngine) -> None:
-    conn = engine.connect(writable=True)
+def test_a_commit_is_flushed_before_it_counts(sqlite_engine: SqliteEngine) -> None:
+    conn = sqlite_engine.connect(writable=True)
     settings = {
         name: conn.all(asked(f"PRAGMA {name}"))[0][name] for name in ("journal_mode", "synchronous", "foreign_keys")
     }
@@ -24,8 +24,8 @@ def test_a_commit_is_flushed_before_it_counts(engine: SqliteEngine) -> None:
     conn.close()
 
 
-def test_a_reading_connection_cannot_write(engine: SqliteEngine) -> None:
-    conn = engine.connect(writable=False)
+def test_a_reading_connection_cannot_write(sqlite_engine: SqliteEngine) -> None:
+    conn = sqlite_engine.connect(writable=False)
     conn.begin()
     with pytest.raises(DatabaseError):
         conn.run(ADD, text="a")
@@ -47,8 +47,8 @@ def test_a_path_may_hold_what_an_address_may_not(tmp_path: Path) -> None:
     assert (folder / "x.db").exists()
 
 
-def test_a_second_key_is_a_unique_violation_that_says_which(engine: SqliteEngine) -> None:
-    conn = engine.connect(writable=True)
+def test_a_second_key_is_a_unique_violation_that_says_which(sqlite_engine: SqliteEngine) -> None:
+    conn = sqlite_engine.connect(writable=True)
     conn.begin()
     conn.run(ADD, text="a")
     with pytest.raises(UniqueViolation) as refused:
@@ -62,8 +62,8 @@ def test_a_second_key_is_a_unique_violation_that_says_which(engine: SqliteEngine
     conn.close()
 
 
-def test_a_wrong_statement_is_a_database_error_and_not_unavailability(engine: SqliteEngine) -> None:
-    conn = engine.connect(writable=True)
+def test_a_wrong_statement_is_a_database_error_and_not_unavailability(sqlite_engine: SqliteEngine) -> None:
+    conn = sqlite_engine.connect(writable=True)
     for run in (conn.all, conn.one, conn.run):
         with pytest.raises(DatabaseError) as refused:
             run(asked("SELECT nothing FROM nowhere"))
@@ -72,9 +72,9 @@ def test_a_wrong_statement_is_a_database_error_and_not_unavailability(engine: Sq
     conn.close()
 
 
-def test_a_lock_held_elsewhere_is_unavailability(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_held_elsewhere_is_unavailability(sqlite_engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.02)
-    first, second = engine.connect(writable=True), engine.connect(writable=True)
+    first, second = sqlite_engine.connect(writable=True), sqlite_engine.connect(writable=True)
     first.begin()
     with pytest.raises(DatabaseUnavailable):
         second.begin()
@@ -92,15 +92,15 @@ def test_a_file_that_is_no_database_is_unavailability(tmp_path: Path) -> None:
         SqliteEngine(path).connect(writable=True)
 
 
-def test_a_closed_connection_is_a_database_error(engine: SqliteEngine) -> None:
-    conn = engine.connect(writable=True)
+def test_a_closed_connection_is_a_database_error(sqlite_engine: SqliteEngine) -> None:
+    conn = sqlite_engine.connect(writable=True)
     conn.close()
     with pytest.raises(DatabaseError):
         conn.begin()
 
 
-def test_foreign_keys_hold(engine: SqliteEngine) -> None:
-    conn = engine.connect(writable=True)
+def test_foreign_keys_hold(sqlite_engine: SqliteEngine) -> None:
+    conn = sqlite_engine.connect(writable=True)
     conn.begin()
     conn.run_script("CREATE TABLE about (note INTEGER NOT NULL REFERENCES notes (id));")
     with pytest.raises(DatabaseError):
@@ -109,8 +109,8 @@ def test_foreign_keys_hold(engine: SqliteEngine) -> None:
     conn.close()
 
 
-def test_a_script_may_hold_triggers_comments_and_quoted_semicolons(engine: SqliteEngine) -> None:
-    conn = engine.connect(writable=True)
+def test_a_script_may_hold_triggers_comments_and_quoted_semicolons(sqlite_engine: SqliteEngine) -> None:
+    conn = sqlite_engine.connect(writable=True)
     conn.begin()
     conn.run_script(
         """
@@ -129,8 +129,8 @@ def test_a_script_may_hold_triggers_comments_and_quoted_semicolons(engine: Sqlit
     conn.close()
 
 
-def test_a_script_that_does_not_end_is_refused(engine: SqliteEngine) -> None:
-    conn = engine.connect(writable=True)
+def test_a_script_that_does_not_end_is_refused(sqlite_engine: SqliteEngine) -> None:
+    conn = sqlite_engine.connect(writable=True)
     conn.begin()
     with pytest.raises(ValueError, match="does not end"):
         conn.run_script("INSERT INTO notes (text) VALUES ('a');\nINSERT INTO notes")

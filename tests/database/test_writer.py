@@ -7,6 +7,7 @@ import pytest
 
 from restante.database import sqlite, writer
 from restante.database.connection import Connection
+from restante.database.engine import Engine
 from restante.database.errors import DatabaseError, DatabaseUnavailable, UniqueViolation
 from restante.database.queries import Query
 from restante.database.sqlite import SqliteEngine
@@ -40,10 +41,10 @@ class Told:
 class Bench:
     """A writer, and a way to have several jobs wait together: what is submitted while it is held becomes one batch."""
 
-    def __init__(self, engine: SqliteEngine) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.told = Told()
-        self.writer = Writer(engine.connect(writable=True), [self.told])
+        self.writer = Writer([engine.connect(writable=True)], [self.told])
         self._begun, self._go_on = threading.Event(), threading.Event()
 
     def hold(self) -> None:
@@ -77,8 +78,16 @@ class Bench:
 
 
 @pytest.fixture
-def bench(engine: SqliteEngine) -> Iterator[Bench]:
+def bench(engine: Engine) -> Iterator[Bench]:
     bench = Bench(engine)
+    yield bench
+    bench.let_go()
+    bench.writer.close()
+
+
+@pytest.fixture
+def sqlite_bench(sqlite_engine: SqliteEngine) -> Iterator[Bench]:
+    bench = Bench(sqlite_engine)
     yield bench
     bench.let_go()
     bench.writer.close()
@@ -152,15 +161,15 @@ def test_one_that_the_database_refuses_is_undone_and_its_neighbours_are_not(benc
     assert bench.notes() == ["a", "b"]
 
 
-def test_what_a_neighbour_caught_stays_caught(bench: Bench) -> None:
+def test_what_a_neighbour_caught_stays_caught_where_a_statement_is_undone_alone(sqlite_bench: Bench) -> None:
     def add_unless_there(conn: Connection) -> str:
         try:
             return add(conn, "a")
         except UniqueViolation:
             return add(conn, "a, again")
 
-    assert [f.result() for f in bench.together(adding("a"), add_unless_there)] == ["a", "a, again"]
-    assert bench.commits_of_batch == 1
+    assert [f.result() for f in sqlite_bench.together(adding("a"), add_unless_there)] == ["a", "a, again"]
+    assert sqlite_bench.commits_of_batch == 1
 
 
 def test_one_alone_that_fails_is_undone(bench: Bench) -> None:
@@ -192,21 +201,26 @@ def test_a_commit_is_told_before_its_callers_go_on(bench: Bench) -> None:
     assert told_by_then == ["a"]
 
 
-def test_a_commit_is_told_only_once_it_can_be_read(engine: SqliteEngine) -> None:
+def test_a_commit_is_told_only_once_it_can_be_read(engine: Engine) -> None:
     seen: list[str] = []
     reading = engine.connect(writable=False)
-    told = Writer(engine.connect(writable=True), [lambda _announced: seen.extend(everything(reading))])
+
+    def hear(announced: list[object]) -> None:
+        if announced == ["a"]:
+            seen.extend(everything(reading))
+
+    told = Writer([engine.connect(writable=True)], [hear])
     told.submit(announcing("a")).result(SOON)
     told.close()
     reading.close()
     assert seen == ["a"]
 
 
-def test_a_listener_that_fails_costs_no_caller_anything(engine: SqliteEngine) -> None:
+def test_a_listener_that_fails_costs_no_caller_anything(engine: Engine) -> None:
     def broken(_announced: list[object]) -> None:
         raise RuntimeError("nobody listens")
 
-    deaf = Writer(engine.connect(writable=True), [broken])
+    deaf = Writer([engine.connect(writable=True)], [broken])
     deaf.submit(announcing("a")).result(SOON)
     deaf.submit(announcing("b")).result(SOON)
     deaf.close()
@@ -254,7 +268,7 @@ def test_one_that_runs_cannot_be_cancelled(bench: Bench) -> None:
     assert future.result(SOON) == "a"
 
 
-def test_close_finishes_what_was_accepted(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_finishes_what_was_accepted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "BATCH_MAX", 7)
     bench = Bench(engine)
     bench.hold()
@@ -267,16 +281,16 @@ def test_close_finishes_what_was_accepted(engine: SqliteEngine, monkeypatch: pyt
     assert len(bench.notes()) == 40
 
 
-def test_what_comes_after_close_is_refused_and_does_not_wait_for_ever(engine: SqliteEngine) -> None:
-    closed = Writer(engine.connect(writable=True), [])
+def test_what_comes_after_close_is_refused_and_does_not_wait_for_ever(engine: Engine) -> None:
+    closed = Writer([engine.connect(writable=True)], [])
     closed.close()
     with pytest.raises(DatabaseUnavailable):
         closed.submit(adding("late")).result(SOON)
     closed.close()
 
 
-def test_nobody_who_submits_while_it_closes_waits_for_ever(engine: SqliteEngine) -> None:
-    busy = Writer(engine.connect(writable=True), [])
+def test_nobody_who_submits_while_it_closes_waits_for_ever(engine: Engine) -> None:
+    busy = Writer([engine.connect(writable=True)], [])
     futures: list[Future[Any]] = []
     started = threading.Event()
 
@@ -297,11 +311,11 @@ def test_nobody_who_submits_while_it_closes_waits_for_ever(engine: SqliteEngine)
 
 
 def test_a_lock_held_elsewhere_is_unavailability_and_passes(
-    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+    sqlite_engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
-    bench = Bench(engine)
-    other = engine.connect(writable=True)
+    bench = Bench(sqlite_engine)
+    other = sqlite_engine.connect(writable=True)
     other.begin()
     refused = [bench.writer.submit(adding("c")), bench.writer.submit(adding("d"))]
     for future in refused:
@@ -313,18 +327,18 @@ def test_a_lock_held_elsewhere_is_unavailability_and_passes(
     assert {"c", "d"}.isdisjoint(bench.notes())
 
 
-def test_a_full_disk_is_unavailability_for_the_whole_batch_and_nothing_is_half_done(bench: Bench) -> None:
-    bench.writer.submit(lambda conn: conn.one(Query("full", "PRAGMA max_page_count = 1"))).result(SOON)
-    futures = bench.together(announcing("a"), announcing("b" * 100_000), announcing("c"))
+def test_a_full_disk_is_unavailability_for_the_whole_batch_and_nothing_is_half_done(sqlite_bench: Bench) -> None:
+    sqlite_bench.writer.submit(lambda conn: conn.one(Query("full", "PRAGMA max_page_count = 1"))).result(SOON)
+    futures = sqlite_bench.together(announcing("a"), announcing("b" * 100_000), announcing("c"))
     for future in futures:
         assert isinstance(future.exception(), DatabaseUnavailable)
-    assert bench.notes() == []
-    assert bench.told.events == []
-    bench.writer.submit(lambda conn: conn.one(Query("room", "PRAGMA max_page_count = 100000"))).result(SOON)
-    assert bench.writer.submit(adding("a")).result(SOON) == "a"
+    assert sqlite_bench.notes() == []
+    assert sqlite_bench.told.events == []
+    sqlite_bench.writer.submit(lambda conn: conn.one(Query("room", "PRAGMA max_page_count = 100000"))).result(SOON)
+    assert sqlite_bench.writer.submit(adding("a")).result(SOON) == "a"
 
 
-def test_a_commit_that_the_database_refuses_fails_whom_it_concerns(engine: SqliteEngine) -> None:
+def test_a_commit_that_the_database_refuses_fails_whom_it_concerns(engine: Engine) -> None:
     conn = engine.connect(writable=True)
     conn.begin()
     conn.run_script("CREATE TABLE about (note INTEGER REFERENCES notes (id) DEFERRABLE INITIALLY DEFERRED);")
@@ -340,7 +354,7 @@ def test_a_commit_that_the_database_refuses_fails_whom_it_concerns(engine: Sqlit
     bench.writer.close()
 
 
-def commit_elsewhere(engine: SqliteEngine, text: str) -> None:
+def commit_elsewhere(engine: Engine, text: str) -> None:
     conn = engine.connect(writable=True)
     conn.begin()
     add(conn, text)
@@ -348,36 +362,38 @@ def commit_elsewhere(engine: SqliteEngine, text: str) -> None:
     conn.close()
 
 
-def test_a_commit_of_another_process_is_told(bench: Bench, engine: SqliteEngine) -> None:
-    bench.writer.submit(announcing("ours")).result(SOON)
-    commit_elsewhere(engine, "theirs")
-    bench.told.wait_for(ForeignCommit())
-    assert bench.told.events == ["ours", ForeignCommit()]
+def test_a_commit_of_another_process_is_told(sqlite_bench: Bench, sqlite_engine: SqliteEngine) -> None:
+    sqlite_bench.writer.submit(announcing("ours")).result(SOON)
+    commit_elsewhere(sqlite_engine, "theirs")
+    sqlite_bench.told.wait_for(ForeignCommit())
+    assert sqlite_bench.told.events == ["ours", ForeignCommit()]
 
 
-def test_a_commit_of_another_process_is_told_to_a_busy_writer_too(bench: Bench, engine: SqliteEngine) -> None:
+def test_a_commit_of_another_process_is_told_to_a_busy_writer_too(
+    sqlite_bench: Bench, sqlite_engine: SqliteEngine
+) -> None:
     stop = threading.Event()
 
     def submit_again(_done: object = None) -> None:
         if not stop.is_set():
-            bench.writer.submit(everything).add_done_callback(submit_again)
+            sqlite_bench.writer.submit(everything).add_done_callback(submit_again)
 
     submit_again()
     try:
-        commit_elsewhere(engine, "theirs")
-        bench.told.wait_for(ForeignCommit())
+        commit_elsewhere(sqlite_engine, "theirs")
+        sqlite_bench.told.wait_for(ForeignCommit())
     finally:
         stop.set()
 
 
 def test_our_own_commits_are_not_taken_for_anothers(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, engine: SqliteEngine
+    sqlite_bench: Bench, monkeypatch: pytest.MonkeyPatch, sqlite_engine: SqliteEngine
 ) -> None:
     for n in range(5):
-        bench.writer.submit(adding(str(n))).result(SOON)
-    commit_elsewhere(engine, "theirs")
-    bench.told.wait_for(ForeignCommit())
-    assert bench.told.events == [ForeignCommit()]
+        sqlite_bench.writer.submit(adding(str(n))).result(SOON)
+    commit_elsewhere(sqlite_engine, "theirs")
+    sqlite_bench.told.wait_for(ForeignCommit())
+    assert sqlite_bench.told.events == [ForeignCommit()]
 
 
 def test_commits_and_writes_are_counted(bench: Bench) -> None:

@@ -323,15 +323,18 @@ async def test_a_dispatcher_killed_between_publishing_and_marking(
         assert published(kept, device_id) == [1, 2, 3]
 
 
-async def test_mysqlclient_writes_to_the_same_outbox(database: Database, device: int, mariadb: MariaDb) -> None:
-    place = in_mysql(mariadb, "by_mysqlclient")
+async def test_mysqlclient_writes_to_the_same_outbox(
+    database: Database, engine_name: str, device: int, mariadb: MariaDb
+) -> None:
+    name = f"by_mysqlclient_beside_{engine_name}"
+    place = in_mysql(mariadb, name)
     with closing(
         MySQLdb.connect(
             host="127.0.0.1",
             port=mariadb.port,
             user="restante",
             password=PASSWORD,
-            database="by_mysqlclient",
+            database=name,
             charset="utf8mb4",
         )
     ) as conn:

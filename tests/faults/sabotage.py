@@ -18,6 +18,7 @@ from typing import Any
 from restante.cli.main import main
 from restante.core.errors import RestanteError
 from restante.database.connection import Connection
+from restante.database.engine import EngineConnection
 from restante.database.queries import Query
 from restante.database.writer import Writer
 from restante.delivery import dispatcher, outbox
@@ -108,13 +109,13 @@ def answer_early(crash: Crash, owner: object, name: str) -> None:
         is_at_stake = True
         return work(*args)
 
-    def run_together(self: Writer, works: list[Any]) -> None:
+    def run_together(self: Writer, conn: EngineConnection, works: list[Any]) -> None:
         nonlocal is_at_stake
         is_at_stake = False
-        self._conn.begin()
+        conn.begin()
         for work in works:
             try:
-                work.run(self._conn)
+                work.run(conn)
                 work.answer()
             except RestanteError as error:
                 work.fail(error)
@@ -122,7 +123,7 @@ def answer_early(crash: Crash, owner: object, name: str) -> None:
             # Time enough for the answer to reach its client.
             time.sleep(0.05)
             crash.may_come()
-        self._tell(self._conn.commit())
+        self._tell(conn.commit())
 
     replace(owner, name, noted)
     replace(Writer, "_run_together", run_together)

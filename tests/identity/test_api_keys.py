@@ -43,6 +43,7 @@ def test_what_is_no_key_finds_nobody(database: Database) -> None:
         assert database.read_now(api_keys.find, other) is None
 
 
+@pytest.mark.embedded
 def test_the_key_is_not_in_the_database(database: Database, tmp_path: Path) -> None:
     _, key = database.write_now(api_keys.create, "deploy", Role.viewer)
     kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())

@@ -178,6 +178,7 @@ def test_every_sealed_column_is_looked_at(database: Database) -> None:
         "columns",
         "SELECT tables.name AS tbl, columns.name AS col FROM sqlite_master AS tables"
         " JOIN pragma_table_info(tables.name) AS columns WHERE tables.type = 'table'",
+        (("postgres", "SELECT table_name AS tbl, column_name AS col FROM information_schema.columns"),),
     )
     rows = database.read_now(lambda conn: conn.all(columns))
     sealed = {(row["tbl"], row["col"]) for row in rows if "sealed" in row["col"] or row["col"].startswith("hmac_sec")}

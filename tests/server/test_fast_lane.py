@@ -9,7 +9,6 @@ from contextlib import ExitStack, suppress
 import pytest
 from structlog.testing import capture_logs
 
-from restante.database.database import READERS
 from restante.server.fast_lane import PIPELINED_BYTES_MAX
 from tests.server.lane import Lane
 from tests.server.odd_requests import ODD_REQUESTS, OTHER, with_line
@@ -193,7 +192,7 @@ def test_who_hangs_up_during_a_read_harms_nobody(lane: Lane) -> None:
     """The answer to nobody must not stop the answers to others that are read for with it."""
     devices = [lane.add_device() for _ in range(5)]
     release = threading.Event()
-    for _ in range(READERS):  # all readers are busy, so that the polls' reads wait
+    for _ in range(lane.node.database.readers):  # all readers are busy, so that the polls' reads wait
         asyncio.run_coroutine_threadsafe(lane.node.database.read(lambda _: release.wait()), lane.served.loop)
     with ExitStack() as connected, capture_logs() as logged:
         wires = [connected.enter_context(lane.served.connect()) for _ in devices]

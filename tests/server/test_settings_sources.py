@@ -50,7 +50,7 @@ def test_flag_before_environment_before_file_before_default(tmp_path: Path) -> N
 
 def test_every_setting_can_be_given_by_its_variable() -> None:
     values = {"public_url": "https://a.example", "mtls_url": "https://a.example", "master_key": "ab" * 32}
-    values |= {"issuers": "[]", "event_issuers": "[]"}
+    values |= {"issuers": "[]", "event_issuers": "[]", "database": "postgresql://a@b/c"}
     # These are given together or not at all.
     together = dict.fromkeys(("tls_certificate", "tls_key", "tls_client_ca"), "a.pem")
     for name, declaration in DECLARED.items():
@@ -58,6 +58,13 @@ def test_every_setting_can_be_given_by_its_variable() -> None:
         given = together if name in together else {name: raw}
         environ = {DECLARED[each].variable: value for each, value in given.items()}
         assert resolve({}, environ).origins[name] == declaration.variable
+
+
+@pytest.mark.parametrize("wrong", ["mysql://ada:opensesame@db/x", "postgresql://ada:opensesame@db", "opensesame"])
+def test_a_wrong_address_of_a_database_is_not_quoted(wrong: str) -> None:
+    (problem,) = problems_of(environ={"RESTANTE_DATABASE": wrong})
+    assert "opensesame" not in problem
+    assert "database: expected postgresql://" in problem
 
 
 def test_the_file_of_the_data_folder_is_found(tmp_path: Path) -> None:

@@ -15,15 +15,16 @@ from typing import NamedTuple
 
 from restante.cli.output import moment
 from restante.database.connection import Connection
+from restante.database.engine import Engine
 from restante.database.errors import DatabaseError, DatabaseUnavailable
-from restante.database.migrate import pending
+from restante.database.migrate import is_new, pending
 from restante.database.outside import OutsideAddress, OutsideDatabase
 from restante.database.queries import queries_beside
-from restante.database.sqlite import SqliteEngine
 from restante.delivery import outbox
 from restante.identity import signing_keys
 from restante.identity.master_key import VARIABLE, MasterKey, MasterKeyError, MasterKeySource
 from restante.server.data_folder import DataFolder
+from restante.server.engines import engine_of, place_of
 from restante.server.settings import Settings
 
 SQL = queries_beside(__file__)
@@ -59,7 +60,7 @@ def look(settings: Settings) -> Iterator[Finding]:
     yield _folder_mode(folder)
     yield _master_key(folder, settings)
     yield clock_finding(datetime.now(UTC))
-    yield from _database(folder)
+    yield from _database(folder, settings)
     yield from map(_outside_outbox, settings.outbox)
 
 
@@ -104,7 +105,7 @@ def _folder_mode(folder: DataFolder) -> Finding:
 def _master_key(folder: DataFolder, settings: Settings) -> Finding:
     source = MasterKeySource(folder.master_key_path, settings.master_key)
     try:
-        key = _matching_key(folder, source)
+        key = _matching_key(folder, settings, source)
     except MasterKeyError as error:
         return Finding("master key", State.problem, error.what, error.remedy)
     except OSError as error:
@@ -116,11 +117,11 @@ def _master_key(folder: DataFolder, settings: Settings) -> Finding:
     return Finding("master key", State.ok, f"{source.path}, its owner's alone")
 
 
-def _matching_key(folder: DataFolder, source: MasterKeySource) -> MasterKey | None:
-    if not folder.database_path.exists():
+def _matching_key(folder: DataFolder, settings: Settings, source: MasterKeySource) -> MasterKey | None:
+    if not _is_there(folder, settings):
         return source.find()
     try:
-        with _reading(folder) as conn:
+        with _reading(engine_of(settings)) as conn:
             return signing_keys.matching_key(conn, source)
     except DatabaseError:
         # What is wrong with the database has findings of its own.
@@ -134,25 +135,28 @@ def clock_finding(now: datetime) -> Finding:
     return Finding("clock", State.ok, what)
 
 
-def _database(folder: DataFolder) -> Iterator[Finding]:
-    if not folder.database_path.exists():
+def _is_there(folder: DataFolder, settings: Settings) -> bool:
+    return settings.database is not None or folder.database_path.exists()
+
+
+def _database(folder: DataFolder, settings: Settings) -> Iterator[Finding]:
+    if not _is_there(folder, settings):
         yield Finding("database", State.warning, "not made yet", "it is made by `restante serve`")
         return
     try:
-        with _reading(folder) as conn:
-            yield from _inside(conn)
+        engine = engine_of(settings)
+        with _reading(engine) as conn:
+            yield from _inside_shared(conn) if engine.is_shared else _inside_embedded(conn)
     except DatabaseError as error:
-        yield Finding(
-            "database",
-            State.problem,
-            f"{folder.database_path}: {error}",
-            "restore it from a backup, or ask for help",
-        )
+        remedy = "restore it from a backup, or ask for help"
+        if settings.database is not None:
+            remedy = "see that the server runs, and that the address is right"
+        yield Finding("database", State.problem, f"{place_of(settings)}: {error}", remedy)
 
 
 @contextmanager
-def _reading(folder: DataFolder) -> Iterator[Connection]:
-    conn = SqliteEngine(folder.database_path).connect(writable=False)
+def _reading(engine: Engine) -> Iterator[Connection]:
+    conn = engine.connect(writable=False)
     try:
         conn.begin()
         yield conn
@@ -160,9 +164,21 @@ def _reading(folder: DataFolder) -> Iterator[Connection]:
         conn.close()
 
 
-def _inside(conn: Connection) -> Iterator[Finding]:
+def _inside_embedded(conn: Connection) -> Iterator[Finding]:
     yield _integrity(conn)
     yield _journal(conn)
+    yield from _inside(conn)
+
+
+def _inside_shared(conn: Connection) -> Iterator[Finding]:
+    yield Finding("database", State.ok, "answers")
+    if is_new(conn):
+        yield Finding("schema", State.warning, "not made yet", "it is made by `restante serve`")
+    else:
+        yield from _inside(conn)
+
+
+def _inside(conn: Connection) -> Iterator[Finding]:
     lacking = pending(conn)
     if lacking:
         names = ", ".join(f"{migration.number:04}_{migration.name}" for migration in lacking)

@@ -1,19 +1,18 @@
 """`restante doctor`: is everything as it should be, and what to do where it is not."""
 
-import os
-
 import typer
 
 from restante.cli.checks import Finding, State, look
+from restante.cli.opening import settings_of
 from restante.cli.options import ConfigOption, DataOption, JsonOption
 from restante.cli.output import show_json, show_table
-from restante.server.settings_sources import SettingsError, load
+from restante.server.settings_sources import SettingsError
 
 
 def doctor(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
     """Check settings, data folder, database, clock, disk and outbox; exit 1 if there is a problem."""
     try:
-        settings = load({"data": data}, os.environ, config)
+        settings = settings_of(data, config)
     except SettingsError as error:
         findings = [
             Finding("settings", State.problem, problem, "see `restante settings --markdown`")

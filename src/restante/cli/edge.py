@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from restante.cli.opening import opened_in
+from restante.cli.opening import opened_for, settings_of
 from restante.cli.options import ID_MAX
 from restante.commands.audit import KEY_PURPOSE, AuditTrail
 from restante.commands.collectors import SecretBox
@@ -25,7 +25,6 @@ from restante.identity.master_key import MasterKeyError, MasterKeySource
 from restante.identity.signing_keys import unlock
 from restante.server.data_folder import DataFolder
 from restante.server.options import commands_options
-from restante.server.settings_sources import load
 
 SiteArgument = Annotated[int, typer.Argument(metavar="SITE", min=1, max=ID_MAX, help="The site's id.")]
 SiteOption = Annotated[int | None, typer.Option("--site", min=1, max=ID_MAX, help="Only of this site.")]
@@ -42,9 +41,9 @@ class Edge:
 
 @contextmanager
 def opened_edge(data: Path | None) -> Iterator[Edge]:
-    settings = load({"data": data}, os.environ)
+    settings = settings_of(data)
     folder = DataFolder(settings.data)
-    with opened_in(folder) as database:
+    with opened_for(settings) as database:
         master_key = unlock(database, MasterKeySource(folder.master_key_path, settings.master_key))
         trail = AuditTrail(master_key.derived(KEY_PURPOSE))
         yield Edge(database, trail, SecretBox(master_key), commands_options(settings))
@@ -52,7 +51,7 @@ def opened_edge(data: Path | None) -> Iterator[Edge]:
 
 def audit_mac(data: Path | None) -> KeyedHash:
     """What the trail is verified with, without a database: of a copy of the key, on any machine."""
-    settings = load({"data": data}, os.environ)
+    settings = settings_of(data)
     source = MasterKeySource(DataFolder(settings.data).master_key_path, settings.master_key)
     master_key = source.find()
     if master_key is None:

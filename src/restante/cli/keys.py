@@ -1,18 +1,16 @@
 """`restante keys`: the keys the server signs device access tokens with."""
 
-import os
 from typing import Annotated
 
 import typer
 
-from restante.cli.opening import opened_in
+from restante.cli.opening import opened, opened_for, settings_of
 from restante.cli.options import DataOption, JsonOption
 from restante.cli.output import moment, show_json, show_table
 from restante.database.database import Database
 from restante.identity import signing_keys
 from restante.identity.master_key import MasterKey, MasterKeyError, MasterKeySource
 from restante.server.data_folder import DataFolder
-from restante.server.settings_sources import load
 
 app = typer.Typer(no_args_is_help=True, help="The keys device access tokens are signed with.")
 
@@ -20,7 +18,7 @@ app = typer.Typer(no_args_is_help=True, help="The keys device access tokens are 
 @app.command("list")
 def list_keys(data: DataOption = None, json: JsonOption = False) -> None:
     """List the keys whose tokens are accepted; the one that signs first."""
-    with opened_in(DataFolder(load({"data": data}, os.environ).data)) as database:
+    with opened(data) as database:
         keys = database.read_now(signing_keys.verifying)
     if json:
         show_json([{"kid": key.kid, "verifies_until": key.verifies_until} for key in keys])
@@ -48,13 +46,13 @@ def rotate(
     json: JsonOption = False,
 ) -> None:
     """Sign with a new key from now on; the old one's tokens stay valid until they expire."""
-    settings = load({"data": data}, os.environ)
+    settings = settings_of(data)
     folder = DataFolder(settings.data)
     source = MasterKeySource(folder.master_key_path, settings.master_key)
     if master_key_lost:
         # A server that runs still has the old key, and would not get on with the new one.
         folder.refuse_if_running()
-    with opened_in(folder) as database:
+    with opened_for(settings) as database:
         master = _in_place_of_lost(database, source) if master_key_lost else signing_keys.unlock(database, source)
         key = signing_keys.make(master)
         grace_seconds = 0 if at_once or master_key_lost else settings.access_token_seconds

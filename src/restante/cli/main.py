@@ -30,6 +30,7 @@ from restante.cli import (
     sites,
     users,
 )
+from restante.cli.database_flag import add_to_all
 from restante.cli.output import complain
 from restante.core.errors import RestanteError
 from restante.database.errors import DatabaseError
@@ -94,6 +95,7 @@ app.add_typer(commands.app, name="commands")
 app.add_typer(audit.app, name="audit")
 app.add_typer(events.app, name="events")
 app.command("doctor")(doctor.doctor)
+add_to_all(app)
 
 
 def main() -> None:

@@ -1,39 +1,48 @@
-"""How a command gets at the database: as one more process on the file, with or without a running server.
+"""How a command gets at the database: as one more process on it, with or without a running server.
 
-A command makes the database if there is none, and brings an older one up to date unless a server runs on it:
+A command makes the database if there is none, and brings an older one up to date unless a server may run on it:
 a server must not have the schema changed under it.
 """
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+from restante.cli.database_flag import given_database
 from restante.database.database import Database
+from restante.database.engine import Engine
 from restante.database.errors import DatabaseError
-from restante.database.migrate import migrate, pending
+from restante.database.migrate import is_new, migrate, pending
 from restante.database.outside import OutsideDatabase
-from restante.database.sqlite import SqliteEngine
 from restante.delivery.outbox import OWN_SOURCE
 from restante.delivery.sources import Source
 from restante.server.data_folder import DataFolder
+from restante.server.engines import engine_of, place_of
+from restante.server.settings import Settings
 from restante.server.settings_sources import load
+
+
+def settings_of(data: Path | None, config: Path | None = None) -> Settings:
+    """The settings as the command's flags, the environment and the settings file have them."""
+    return load({"data": data, "database": given_database()}, os.environ, config)
 
 
 @contextmanager
 def opened(data: Path | None) -> Iterator[Database]:
-    """The database of the data folder that the flag, the environment or the default names."""
-    with opened_in(DataFolder(load({"data": data}, os.environ).data)) as database:
+    """The database that the flags, the environment or the defaults name."""
+    with opened_for(settings_of(data)) as database:
         yield database
 
 
 @contextmanager
 def opened_sources(data: Path | None, config: Path | None) -> Iterator[dict[str, Source]]:
     """The outboxes there are, by name: the server's own, and those in databases that the settings name."""
-    settings = load({"data": data}, os.environ, config)
+    settings = settings_of(data, config)
     outside = [OutsideDatabase(address) for address in settings.outbox]
     try:
-        with opened_in(DataFolder(settings.data)) as database:
+        with opened_for(settings) as database:
             every: list[Database | OutsideDatabase] = [database, *outside]
             names = [OWN_SOURCE, *(source.name for source in outside)]
             # A running server notices what a command changes by itself: nobody is to be rung from here.
@@ -44,32 +53,50 @@ def opened_sources(data: Path | None, config: Path | None) -> Iterator[dict[str,
 
 
 @contextmanager
-def opened_in(folder: DataFolder) -> Iterator[Database]:
+def opened_for(settings: Settings, *, brings_up_to_date: bool = False) -> Iterator[Database]:
+    """`brings_up_to_date`: also where other servers may run on the database, for who is about to be one."""
+    folder = DataFolder(settings.data)
     folder.create()
-    database = _opened(folder)
+    # A command does one thing after another.
+    engine = engine_of(replace(settings, database_writers=1, database_readers=1))
+    try:
+        _make_ready(engine, folder, brings_up_to_date=brings_up_to_date)
+        database = Database(engine)
+    except DatabaseError as error:
+        raise DatabaseError(f"{place_of(settings)}: {error}") from error
     try:
         yield database
     finally:
         database.close()
 
 
-def _opened(folder: DataFolder) -> Database:
-    engine = SqliteEngine(folder.database_path)
-    pid = folder.running_pid()
-    try:
-        if pid is None or not folder.database_path.exists():
+@contextmanager
+def opened_in(folder: DataFolder) -> Iterator[Database]:
+    """The embedded database of the folder."""
+    with opened_for(Settings(data=folder.path)) as database:
+        yield database
+
+
+def _make_ready(engine: Engine, folder: DataFolder, *, brings_up_to_date: bool) -> None:
+    if engine.is_shared:
+        if brings_up_to_date or _is_new(engine):
             migrate(engine)
         else:
-            _refuse_older_server(engine, pid)
-        return Database(engine)
-    except DatabaseError as error:
-        raise DatabaseError(f"{folder.database_path}: {error}") from error
+            _refuse_older(engine, "it is of an older version: restart the servers that use it first")
+        return
+    pid = folder.running_pid()
+    if pid is None or not folder.database_path.exists():
+        migrate(engine)
+    else:
+        _refuse_older(engine, f"the server that uses it (process {pid}) is of an older version: restart it first")
 
 
-def _refuse_older_server(engine: SqliteEngine, pid: int) -> None:
-    conn = engine.connect(writable=False)
-    try:
+def _is_new(engine: Engine) -> bool:
+    with closing(engine.connect(writable=False)) as conn:
+        return is_new(conn)
+
+
+def _refuse_older(engine: Engine, why: str) -> None:
+    with closing(engine.connect(writable=False)) as conn:
         if pending(conn):
-            raise DatabaseError(f"the server that uses it (process {pid}) is of an older version: restart it first")
-    finally:
-        conn.close()
+            raise DatabaseError(why)

@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from restante import __version__
-from restante.cli.opening import opened_in
+from restante.cli.opening import opened_for
 from restante.cli.options import ConfigOption
 from restante.cli.setting_flags import with_setting_flags
 from restante.identity import users
@@ -28,9 +28,9 @@ COMMAND = "restante"
 def serve(flags: Mapping[str, object], config: ConfigOption = None) -> None:
     """Run the server until it is told to stop (SIGTERM, Ctrl-C)."""
     settings = load(flags, os.environ, config)
-    folder = DataFolder(settings.data)
-    folder.refuse_if_running()
-    with opened_in(folder) as database:
+    if settings.database is None:
+        DataFolder(settings.data).refuse_if_running()
+    with opened_for(settings, brings_up_to_date=True) as database:
         has_users = bool(database.read_now(users.list_all))
     # Imported here because the other commands need not wait for the server's libraries.
     from restante.server.app import serve as run_server
@@ -47,6 +47,7 @@ def startup_message(settings: Settings, *, has_users: bool, started_as: str) -> 
     lines = [
         f"Restante {__version__} serves http://{settings.listen}",
         f"Data: {settings.data.absolute()}",
+        *([f"Database: {settings.database}"] if settings.database else []),
     ]
     if not has_users:
         data = "" if settings.data == DECLARED["data"].default else f" --data {shlex.quote(str(settings.data))}"

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from restante.cli.database_flag import given_database
 from restante.cli.options import ConfigOption, DataOption, JsonOption
 from restante.cli.output import show_json, show_table
 from restante.commands.rate_windows import RateRules
@@ -33,7 +34,9 @@ This page is the output of `restante settings --markdown`.
 |---|---|---|---|
 """
 MARKDOWN_ENDING = """
-A secret (`master_key`) is given by its environment variable only, and never shown.
+A secret (`master_key`) is given by its environment variable only, and never shown. Of the address in `database` the
+password is never shown, but everybody on the machine can see a command line: give an address with a password as
+`RESTANTE_DATABASE`, or leave the password to PostgreSQL's own `PGPASSFILE`.
 
 The URLs of `outbox` bear passwords: better in the environment (several with space between) or in the settings file (a
 list) than on a command line, which everybody on the machine sees. They are shown by name only, never with password.
@@ -70,7 +73,7 @@ def settings(
     if markdown:
         typer.echo(as_markdown(), nl=False)
         return
-    resolved = resolve({"data": data}, os.environ, config)
+    resolved = resolve({"data": data, "database": given_database()}, os.environ, config)
     if json:
         show_json([_as_json(each, resolved) for each in DECLARED.values()])
     else:

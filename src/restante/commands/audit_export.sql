@@ -1,6 +1,6 @@
 -- name: checkpoints
 -- How far each chain goes, or one of them.
-SELECT chain, n, hash, at, signature FROM audit_checkpoints WHERE :chain IS NULL OR chain = :chain ORDER BY chain
+SELECT chain, n, hash, at, signature FROM audit_checkpoints WHERE CAST(:chain AS BIGINT) IS NULL OR chain = :chain ORDER BY chain
 
 -- name: rows
 -- Part of a chain.

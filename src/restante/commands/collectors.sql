@@ -14,7 +14,7 @@ FROM edge_devices WHERE id = :device_id
 -- A page of collectors, of one site or of all.
 SELECT id, site_id, zone_id, device_name, created_at, revoked_at, last_seen_at, old_secret_until
 FROM edge_devices
-WHERE id > :after AND (CAST(:site_id AS INTEGER) IS NULL OR site_id = :site_id)
+WHERE id > :after AND (CAST(:site_id AS BIGINT) IS NULL OR site_id = :site_id)
 ORDER BY id LIMIT :limit
 
 -- name: put_token

@@ -30,7 +30,7 @@ ORDER BY lease_until LIMIT :rows_max
 -- Takes the command from its holder; at once ready if its back-off has passed meanwhile.
 UPDATE miner_commands
 SET status = :status, retry_count = :retry_count, lease_owner = NULL, lease_until = NULL,
-    next_attempt_at = CASE WHEN :next_attempt_at > :now_ms THEN :next_attempt_at END
+    next_attempt_at = CASE WHEN CAST(:next_attempt_at AS BIGINT) > :now_ms THEN :next_attempt_at END
 WHERE id = :id
 
 -- name: give_up

@@ -13,12 +13,12 @@ RETURNING id, site_id, zone_id, name, created_at
 -- name: miners
 -- A page of all miners.
 SELECT id, site_id, zone_id, name, created_at FROM edge_miners
-WHERE id > :after AND (:zone_id IS NULL OR zone_id = :zone_id) ORDER BY id LIMIT :limit
+WHERE id > :after AND (CAST(:zone_id AS BIGINT) IS NULL OR zone_id = :zone_id) ORDER BY id LIMIT :limit
 
 -- name: miners_of_site
 -- A page of a site's miners.
 SELECT id, site_id, zone_id, name, created_at FROM edge_miners
-WHERE site_id = :site_id AND id > :after AND (:zone_id IS NULL OR zone_id = :zone_id) ORDER BY id LIMIT :limit
+WHERE site_id = :site_id AND id > :after AND (CAST(:zone_id AS BIGINT) IS NULL OR zone_id = :zone_id) ORDER BY id LIMIT :limit
 
 -- name: miner_of_site
 -- The miner, if it is the site's.
@@ -27,4 +27,4 @@ SELECT id, zone_id FROM edge_miners WHERE id = :miner_id AND site_id = :site_id
 -- name: targets
 -- All miners that a command for a whole site or zone is for.
 SELECT id, zone_id FROM edge_miners
-WHERE site_id = :site_id AND (:zone_id IS NULL OR zone_id = :zone_id) ORDER BY id
+WHERE site_id = :site_id AND (CAST(:zone_id AS BIGINT) IS NULL OR zone_id = :zone_id) ORDER BY id

@@ -33,12 +33,12 @@ SELECT * FROM automation_rules WHERE id = :rule_id
 
 -- name: rules
 -- A page of all rules.
-SELECT * FROM automation_rules WHERE id > :after AND (:enabled IS NULL OR enabled = :enabled) AND :site_id IS NULL
+SELECT * FROM automation_rules WHERE id > :after AND (CAST(:enabled AS BIGINT) IS NULL OR enabled = :enabled) AND CAST(:site_id AS BIGINT) IS NULL
 ORDER BY id LIMIT :limit
 
 -- name: rules_of_site
 -- A page of a site's rules.
-SELECT * FROM automation_rules WHERE site_id = :site_id AND id > :after AND (:enabled IS NULL OR enabled = :enabled)
+SELECT * FROM automation_rules WHERE site_id = :site_id AND id > :after AND (CAST(:enabled AS BIGINT) IS NULL OR enabled = :enabled)
 ORDER BY id LIMIT :limit
 
 -- name: count_of_site

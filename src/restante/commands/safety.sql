@@ -16,15 +16,15 @@ ON CONFLICT (device_id, miner_id, action, ts) DO NOTHING
 -- name: events
 -- A page of all events, newest first.
 SELECT * FROM safety_events
-WHERE id < :before AND ts >= :since_ms AND ts < :until_ms AND (:miner_id IS NULL OR miner_id = :miner_id)
-    AND (:device_id IS NULL OR device_id = :device_id) AND (:action IS NULL OR action = :action)
-    AND :site_id IS NULL
+WHERE id < :before AND ts >= :since_ms AND ts < :until_ms AND (CAST(:miner_id AS BIGINT) IS NULL OR miner_id = :miner_id)
+    AND (CAST(:device_id AS BIGINT) IS NULL OR device_id = :device_id) AND (CAST(:action AS TEXT) IS NULL OR action = :action)
+    AND CAST(:site_id AS BIGINT) IS NULL
 ORDER BY id DESC LIMIT :limit
 
 -- name: events_of_site
 -- A page of a site's events, newest first.
 SELECT * FROM safety_events
 WHERE site_id = :site_id AND id < :before AND ts >= :since_ms AND ts < :until_ms
-    AND (:miner_id IS NULL OR miner_id = :miner_id) AND (:device_id IS NULL OR device_id = :device_id)
-    AND (:action IS NULL OR action = :action)
+    AND (CAST(:miner_id AS BIGINT) IS NULL OR miner_id = :miner_id) AND (CAST(:device_id AS BIGINT) IS NULL OR device_id = :device_id)
+    AND (CAST(:action AS TEXT) IS NULL OR action = :action)
 ORDER BY id DESC LIMIT :limit

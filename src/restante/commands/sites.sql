@@ -23,7 +23,7 @@ WHERE s.id > :after ORDER BY s.id LIMIT :limit
 -- name: zones
 -- A page of a site's zones, or of all.
 SELECT id, site_id, name, is_default, created_at FROM edge_zones
-WHERE id > :after AND (:site_id IS NULL OR site_id = :site_id) ORDER BY id LIMIT :limit
+WHERE id > :after AND (CAST(:site_id AS BIGINT) IS NULL OR site_id = :site_id) ORDER BY id LIMIT :limit
 
 -- name: zone_of_site
 -- Whether the zone is the site's.

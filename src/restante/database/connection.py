@@ -37,3 +37,7 @@ class Connection(Protocol):
 
     def announce(self, event: object, /) -> None:
         """Tell the process about a change, after it is committed and only then: see `Database.on_commit`."""
+
+    def lock(self, kind: str, /, *keys: int | str) -> None:
+        """Be the only one who works on these, until the transaction ends; before reading what is decided on. Nothing to
+        do where there is one writer at a time."""

@@ -26,8 +26,6 @@ from restante.database.writer import CommitListener, Writer
 P = ParamSpec("P")
 T = TypeVar("T")
 
-READERS = 2
-
 
 def _resolve(answered: "Future[Result] | asyncio.Future[Result]", outcome: Result | Failed) -> None:
     if answered.cancelled():
@@ -38,12 +36,26 @@ def _resolve(answered: "Future[Result] | asyncio.Future[Result]", outcome: Resul
         answered.set_result(outcome)
 
 
+def _connected(engine: Engine) -> list[EngineConnection]:
+    """As many connections to write on as the engine has writers; all or none."""
+    conns: list[EngineConnection] = []
+    try:
+        for _ in range(engine.writers):
+            conns.append(engine.connect(writable=True))
+    except BaseException:
+        for conn in conns:
+            conn.close()
+        raise
+    return conns
+
+
 class Database:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.writers, self.readers = engine.writers, engine.readers
         self._listeners: list[CommitListener] = []
-        self._writer = Writer(engine.connect(writable=True), self._listeners)
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="restante-reader")
+        self._writer = Writer(_connected(engine), self._listeners)
+        self._readers = ThreadPoolExecutor(engine.readers, thread_name_prefix="restante-reader")
         self._reader_conn = threading.local()
         self._reader_conns: list[EngineConnection] = []
 

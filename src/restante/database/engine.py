@@ -1,4 +1,4 @@
-"""What an engine gives: connections that carry one transaction at a time. SQLite now; PostgreSQL has the same seam."""
+"""What an engine gives: connections that carry one transaction at a time. SQLite and PostgreSQL."""
 
 from typing import Protocol
 
@@ -8,7 +8,10 @@ from restante.database.connection import Connection
 class EngineConnection(Connection, Protocol):
     """A connection as seen by whoever opens its transactions."""
 
-    def begin(self) -> None: ...
+    def begin(self, *, patient: bool = True) -> None:
+        """Open a transaction. One that several share is not patient: rather than wait for what another transaction
+        holds, while others may wait for it, it raises Contended."""
+
     def commit(self) -> list[object]: ...
     def rollback(self) -> None: ...
     def foreign_commits(self) -> int: ...
@@ -22,4 +25,16 @@ class EngineConnection(Connection, Protocol):
 class Engine(Protocol):
     @property
     def name(self) -> str: ...
+    @property
+    def is_shared(self) -> bool:
+        """Whether other servers may work on the same database."""
+
+    @property
+    def writers(self) -> int:
+        """How many connections write at the same time."""
+
+    @property
+    def readers(self) -> int:
+        """How many connections read at the same time."""
+
     def connect(self, *, writable: bool) -> EngineConnection: ...

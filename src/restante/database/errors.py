@@ -2,6 +2,9 @@
 
 DatabaseError
 ├── DatabaseUnavailable   the engine cannot be reached, is locked or full; trying again may help
+│   └── CommitUncertain   the connection was lost while it committed: it may have, it may not
+├── Interfered            another transaction stood in the way: run again, it succeeds
+├── Contended             another transaction holds a name, and this one is not alone: it runs on its own, and waits
 ├── UniqueViolation       a unique index refused the row; `.constraint` says which
 └── AlreadyRunning        another server has this data folder
 """
@@ -13,6 +16,18 @@ class DatabaseError(Exception):
 
 class DatabaseUnavailable(DatabaseError):
     """The database cannot be reached now."""
+
+
+class CommitUncertain(DatabaseUnavailable):
+    """Whether the transaction was committed is not known."""
+
+
+class Interfered(DatabaseError):
+    """Another transaction stood in the way of this one."""
+
+
+class Contended(DatabaseError):
+    """Another transaction holds what this one wants, which may not wait for it now."""
 
 
 class UniqueViolation(DatabaseError):

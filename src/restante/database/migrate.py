@@ -8,10 +8,14 @@ from restante.database.engine import Engine, EngineConnection
 from restante.database.errors import DatabaseError
 from restante.database.queries import Query
 
-_CREATE = Query(
-    "create_schema_migrations",
-    "CREATE TABLE IF NOT EXISTS schema_migrations"
-    " (number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)",
+_CREATE = """
+CREATE TABLE IF NOT EXISTS schema_migrations
+    (number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL);
+"""
+_RECORDS = Query(
+    "migration_table",
+    "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations'",
+    (("postgres", "SELECT 1 WHERE to_regclass('schema_migrations') IS NOT NULL"),),
 )
 _APPLIED = Query("applied_migrations", "SELECT number FROM schema_migrations")
 _RECORD = Query(
@@ -64,8 +68,15 @@ def pending(conn: Connection) -> list[Migration]:
     return [migration for migration in known if migration.number not in done]
 
 
+def is_new(conn: Connection) -> bool:
+    """Whether nothing was ever migrated here."""
+    return conn.one(_RECORDS) is None
+
+
 def _apply_pending(conn: EngineConnection) -> list[Migration]:
-    conn.run(_CREATE)
+    # Of several servers that start together one migrates, and the others find that it is done.
+    conn.lock("schema", 0)
+    conn.run_script(_CREATE)
     lacking = pending(conn)
     for migration in lacking:
         conn.run_script(migration.source)

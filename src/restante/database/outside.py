@@ -80,6 +80,9 @@ class OutsideConnection:
     def announce(self, event: object, /) -> None:
         """Nobody in this process listens to another's database."""
 
+    def lock(self, _kind: str, /, *_keys: int | str) -> None:
+        """Who must be alone there says so when it begins."""
+
     def begin(self, *, alone: bool) -> None:
         self._now_ms = None
         with self._driver.our_errors():

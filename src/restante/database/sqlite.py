@@ -130,9 +130,12 @@ class SqliteConnection:
     def announce(self, event: object, /) -> None:
         self._announced.append(event)
 
+    def lock(self, _kind: str, /, *_keys: int | str) -> None:
+        """There is one writer: it has everything."""
+
     # What follows is for whoever opens the transaction, not for domain code.
 
-    def begin(self) -> None:
+    def begin(self, *, patient: bool = True) -> None:  # noqa: ARG002 — there is nothing to wait for but the file
         self._now_ms = None
         self._announced = []
         with _our_errors:
@@ -174,6 +177,9 @@ class SqliteConnection:
 
 class SqliteEngine:
     name = "sqlite"
+    is_shared = False
+    writers = 1
+    readers = 2
 
     def __init__(self, path: Path, *, clock: Clock = wall_clock_ms) -> None:
         self.path = path

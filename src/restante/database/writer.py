@@ -2,12 +2,14 @@
 
     request ─▶ queue ─▶ writer thread: BEGIN · a() · b() · hot([c, d]) · COMMIT ─▶ answers to a, b, c, d
 
-All of a batch are under way at the same time, so their order is nobody's promise: ordinary writes run in the order they
-came, then each hot operation (`hot.py`) once, with all of its calls.
+There are as many threads as the engine lets write at the same time, each with a connection of its own; each takes all
+that wait when it is free. All of a batch are under way at the same time, so their order is nobody's promise: ordinary
+writes run in the order they came, then each hot operation (`hot.py`) once, with all of its calls.
 
 Must always hold: nobody is answered before the commit that contains their effect. One that raises costs nobody
 else anything: if it changed no row it simply fails; if it did, the batch is rolled back and its members run again,
-one by one, each in a transaction of its own.
+one by one, each in a transaction of its own. So does one that would have to wait for another transaction, if it shares
+its own: waiting while others wait for us is how two wait for ever. What is announced is told in the order of commits.
 """
 
 import queue
@@ -20,15 +22,25 @@ from typing import Any, ClassVar
 
 import structlog
 
+from restante.database.commit_order import CommitOrder
 from restante.database.connection import Connection
 from restante.database.engine import EngineConnection
-from restante.database.errors import DatabaseError, DatabaseUnavailable
+from restante.database.errors import (
+    CommitUncertain,
+    Contended,
+    DatabaseError,
+    DatabaseUnavailable,
+    Interfered,
+    UniqueViolation,
+)
 from restante.database.hot import Failed, HotCall, HotCalls, hand_back, together
 
 log = structlog.get_logger()
 
 BATCH_MAX = 256
 FOREIGN_COMMIT_CHECK_SECONDS = 0.1
+# How often a write that another transaction interfered with is run in all.
+RUNS_MAX = 5
 
 CommitListener = Callable[[list[object]], None]
 
@@ -36,6 +48,11 @@ CommitListener = Callable[[list[object]], None]
 @dataclass(frozen=True, slots=True)
 class ForeignCommit:
     """Another process changed the database: what this process remembers about it may be out of date."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewsLost:
+    """Something may have been committed that nobody was told of: what this process remembers may be out of date."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,20 +81,25 @@ _Work = _Job | HotCalls
 
 
 class Writer:
-    """One thread with one writable connection. The listeners are called from it with what each commit announced."""
+    """The queue, and a thread for each connection. The listeners are called from those threads, one at a time, with
+    what each commit announced."""
 
-    def __init__(self, conn: EngineConnection, listeners: Sequence[CommitListener]) -> None:
-        self._conn = conn
+    def __init__(self, conns: Sequence[EngineConnection], listeners: Sequence[CommitListener]) -> None:
         self._listeners = listeners
         self._queue: queue.SimpleQueue[_Job | HotCall[Any, Any] | None] = queue.SimpleQueue()
         self._accepting = threading.Lock()
         self._is_closed = False
-        self._foreign = conn.foreign_commits()
+        self._order = CommitOrder()
+        self._foreign = conns[0].foreign_commits()
         self._foreign_check_at = 0.0
         self.commits = 0
         self.writes = 0
-        self._thread = threading.Thread(target=self._run, name="restante-writer", daemon=True)
-        self._thread.start()
+        self._conns = conns
+        self._threads = [
+            threading.Thread(target=self._run, args=(conn,), name="restante-writer", daemon=True) for conn in conns
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, work: Callable[[Connection], Any]) -> Future[Any]:
         future: Future[Any] = Future()
@@ -97,87 +119,119 @@ class Writer:
         hand_back([call])
 
     def close(self) -> None:
-        """Finish what was accepted, then end the thread."""
+        """Finish what was accepted, then end the threads."""
         with self._accepting:
             self._is_closed = True
-            self._queue.put(None)
-        self._thread.join()
-        self._conn.close()
+            for _ in self._threads:
+                self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+        for conn in self._conns:
+            conn.close()
 
-    def _run(self) -> None:
+    def _run(self, conn: EngineConnection) -> None:
+        watches = conn is self._conns[0]
         closing = False
         while not closing:
-            batch = self._next_batch()
+            batch = self._next_batch(FOREIGN_COMMIT_CHECK_SECONDS if watches else None)
             closing = None in batch
             works: list[_Work] = [
                 job for job in batch if isinstance(job, _Job) and job.future.set_running_or_notify_cancel()
             ]
             works += together(call for call in batch if isinstance(call, HotCall))
             if works:
-                self._run_together(works)
+                self._run_together(conn, works)
             # Looked at by the clock, not when idle: a writer that is never idle has neighbours too.
-            if time.monotonic() >= self._foreign_check_at:
-                self._notice_foreign_commit()
+            if watches and time.monotonic() >= self._foreign_check_at:
+                self._notice_foreign_commit(conn)
                 self._foreign_check_at = time.monotonic() + FOREIGN_COMMIT_CHECK_SECONDS
 
-    def _next_batch(self) -> list[_Job | HotCall[Any, Any] | None]:
-        """All that wait, up to a bound; nothing if nobody comes for a while."""
+    def _next_batch(self, seconds: float | None) -> list[_Job | HotCall[Any, Any] | None]:
+        """All that wait, up to a bound; nothing if nobody comes for a while. One None for each thread."""
         try:
-            batch = [self._queue.get(timeout=FOREIGN_COMMIT_CHECK_SECONDS)]
+            batch = [self._queue.get(timeout=seconds)]
         except queue.Empty:
             return []
-        while len(batch) < BATCH_MAX and not self._queue.empty():
-            batch.append(self._queue.get())
+        while len(batch) < BATCH_MAX and batch[-1] is not None and not self._queue.empty():
+            try:
+                batch.append(self._queue.get_nowait())
+            except queue.Empty:
+                # Another thread was quicker.
+                break
         return batch
 
-    def _run_together(self, works: Sequence[_Work]) -> None:
+    def _run_together(self, conn: EngineConnection, works: Sequence[_Work], runs: int = 1) -> None:
         """Run all in one transaction; alone, one by one, those that a failing neighbour would drag along."""
         failed: dict[_Work, BaseException] = {}
+        postponed: list[_Work] = []
         try:
-            self._conn.begin()
+            conn.begin(patient=len(works) == 1)
             for work in works:
-                changes = self._conn.changes
+                changes = conn.changes
                 try:
-                    work.run(self._conn)
+                    work.run(conn)
                 except BaseException as error:
-                    if self._conn.changes != changes or isinstance(error, DatabaseError) or work.size > 1:
+                    if conn.changes == changes and isinstance(error, Contended):
+                        postponed.append(work)
+                    elif conn.changes != changes or isinstance(error, DatabaseError) or work.size > 1:
                         raise
-                    failed[work] = error
-            announced = self._conn.commit()
+                    else:
+                        failed[work] = error
+            self._commit(conn, sum(work.size for work in works if work not in failed and work not in postponed))
         except BaseException as error:
             # Not even an exit may end this thread: others' requests wait for it. It ends whoever waits for this job.
-            self._undo()
-            self._run_apart([each for work in works for each in work.alone()], error)
+            self._undo(conn)
+            self._run_apart(conn, [each for work in works for each in work.alone()], error, runs)
             return
-        self.commits += 1
-        self.writes += sum(work.size for work in works if work not in failed)
-        if announced:
-            self._tell(announced)
         for work in works:
-            if work not in failed:
+            if work not in failed and work not in postponed:
                 work.answer()
         for work, failure in failed.items():
             work.fail(failure)
+        if postponed:
+            self._run_together(conn, postponed)
 
-    def _run_apart(self, works: Sequence[_Work], error: BaseException) -> None:
+    def _commit(self, conn: EngineConnection, writes: int) -> None:
+        """Commit, and tell what was announced before anybody is answered."""
+        ticket = self._order.take_ticket()
+        announced: list[object] = []
+        try:
+            announced = conn.commit()
+            self.commits += 1
+            self.writes += writes
+        except CommitUncertain:
+            announced = [NewsLost(), ForeignCommit()]
+            raise
+        finally:
+            if announced:
+                self._order.tell(ticket, lambda: self._tell(announced))
+            else:
+                self._order.give_back(ticket)
+
+    def _run_apart(self, conn: EngineConnection, works: Sequence[_Work], error: BaseException, runs: int) -> None:
         """What could not run together: each in a transaction of its own, unless that would fail for the same reason."""
-        if len(works) == 1 or isinstance(error, DatabaseUnavailable):
+        if isinstance(error, DatabaseUnavailable):
             for work in works:
                 work.fail(error)
-        else:
+        elif len(works) > 1:
             for work in works:
-                self._run_together([work])
+                self._run_together(conn, [work])
+        elif runs < _runs_max(error):
+            self._run_together(conn, works, runs + 1)
+        else:
+            works[0].fail(error)
 
-    def _undo(self) -> None:
+    @staticmethod
+    def _undo(conn: EngineConnection) -> None:
         try:
-            self._conn.rollback()
+            conn.rollback()
         except DatabaseError:
             # The engine has rolled back by itself (a full disk, a lost connection): nothing is left to undo.
             return
 
-    def _notice_foreign_commit(self) -> None:
+    def _notice_foreign_commit(self, conn: EngineConnection) -> None:
         try:
-            foreign = self._conn.foreign_commits()
+            foreign = conn.foreign_commits()
         except DatabaseError:
             return
         if foreign != self._foreign:
@@ -191,3 +245,11 @@ class Writer:
             except Exception:
                 # It is committed: whoever waits for that must not suffer from one who listens.
                 log.exception("a commit could not be announced")
+
+
+def _runs_max(error: BaseException) -> int:
+    """How often a write is run that ends so. Whom a unique index refuses may have looked before another committed: the
+    second time it sees what is there."""
+    if isinstance(error, Interfered | Contended):
+        return RUNS_MAX
+    return 2 if isinstance(error, UniqueViolation) else 1

@@ -72,7 +72,18 @@ SELECT 1 FROM user_devices WHERE id = :device_id
 SELECT id, device_id, event_kind, payload, status, attempts, next_attempt_at, claimed_by, claimed_at, lock_expires_at,
        failure_reason, created_at, delivered_at
 FROM device_update_outbox
-WHERE (:status IS NULL OR status = :status) AND (:device_id IS NULL OR device_id = :device_id)
+WHERE (:status IS NULL OR status = :status)
+  AND (:device_id IS NULL OR device_id = :device_id)
+  AND (:after = 0 OR id < :after)
+ORDER BY id DESC LIMIT :limit
+
+-- name: list_rows@postgres
+-- Wants to know of what type a NULL is, in words that others do not have.
+SELECT id, device_id, event_kind, payload, status, attempts, next_attempt_at, claimed_by, claimed_at, lock_expires_at,
+       failure_reason, created_at, delivered_at
+FROM device_update_outbox
+WHERE (CAST(:status AS TEXT) IS NULL OR status = :status)
+  AND (CAST(:device_id AS BIGINT) IS NULL OR device_id = :device_id)
   AND (:after = 0 OR id < :after)
 ORDER BY id DESC LIMIT :limit
 

@@ -1,19 +1,19 @@
-"""The composition root: the only file that names engines, and the one that puts the parts together.
+"""The composition root: it puts the parts together, on the engine that the settings choose.
 
 settings ─▶ Node: database · identity · delivery · updates ─▶ application and fast lane ─▶ lifecycle.serve
 """
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 
 from starlette.applications import Starlette
 
 from restante.commands.parts import CommandsParts
 from restante.database.connection import Connection
 from restante.database.database import Database
+from restante.database.engine import Engine
 from restante.database.migrate import migrate
-from restante.database.sqlite import SqliteEngine
 from restante.delivery import log as signal_log
 from restante.delivery import outbox, receipts
 from restante.delivery.alarm import Alarm
@@ -36,6 +36,7 @@ from restante.identity.signing_keys import SigningKeys, unlock
 from restante.server import lifecycle
 from restante.server.data_folder import DataFolder
 from restante.server.deadlines import SLOT_SECONDS, Deadlines
+from restante.server.engines import engine_of
 from restante.server.fast_lane import LaneShared
 from restante.server.health import HealthRoutes
 from restante.server.metrics import Metrics, MetricsSources
@@ -65,7 +66,7 @@ SWEEP_ROWS = 1000
 class Node:
     """One server process: every part of it, connected, not yet running."""
 
-    def __init__(self, settings: Settings, engine: SqliteEngine, master_key: MasterKey) -> None:
+    def __init__(self, settings: Settings, engine: Engine, master_key: MasterKey) -> None:
         self.settings = settings
         self.master_key = master_key
         self.database = Database(engine)
@@ -243,17 +244,19 @@ class Node:
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[Node]:
-    """A node on the data folder of the settings, which is this process's alone for as long."""
+    """A node on the database of the settings. With an embedded one, the data folder is this process's alone."""
     folder = DataFolder(settings.data)
-    with folder.lock():
-        engine = SqliteEngine(folder.database_path)
+    engine = engine_of(settings)
+    folder.create()
+    with nullcontext() if engine.is_shared else folder.lock():
         migrate(engine)
         with closing(Database(engine)) as database:
             master_key = unlock(database, MasterKeySource(folder.master_key_path, settings.master_key))
         node = Node(settings, engine, master_key)
         try:
-            # The folder is ours, so whoever claimed rows is dead: nobody waits for the end of its lease.
-            node.database.write_now(outbox.release_all)
+            if not engine.is_shared:
+                # The folder is ours, so whoever claimed rows is dead: nobody waits for the end of its lease.
+                node.database.write_now(outbox.release_all)
             yield node
         finally:
             node.close()

@@ -21,7 +21,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import Lifespan
 
-from restante.database.writer import ForeignCommit
+from restante.database.writer import ForeignCommit, NewsLost
 from restante.delivery.log import Published
 from restante.delivery.outbox import Enqueued
 from restante.identity.callers import DeviceRevoked
@@ -168,6 +168,10 @@ def _hear_one(node: "Node", event: object) -> None:
             node.tokens.forget_device(device_id)
         case RolloutChanged(rollout=changed):
             node.poll.rollout = changed
+        case NewsLost():
+            node.tokens.forget_all()
+            node.client_tokens.forget_all()
+            node.poll.look_again()
         case ForeignCommit():
             node.runner.ring()
             node.wrap_worker.ring()

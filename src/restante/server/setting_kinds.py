@@ -8,7 +8,7 @@ import base64
 import ipaddress
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -158,6 +158,35 @@ class BasePath:
         if not isinstance(raw, str) or not _PATH.fullmatch(raw):
             raise ValueError
         return raw.rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseAddress:
+    """Where a database is, with what it takes to be let in: shown to nobody but the driver."""
+
+    url: str = field(repr=False)
+
+    def __str__(self) -> str:
+        """The address for human eyes."""
+        url = urlsplit(self.url)
+        login, at, place = url.netloc.rpartition("@")
+        user = login.partition(":")[0]
+        told = f"{url.scheme}://{user}{':…' if ':' in login else ''}{at}{place}{url.path}"
+        return f"{told}?…" if url.query else told
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    expected: str = "postgresql://USER:PASSWORD@HOST/DATABASE"
+    bears_secret: bool = True
+
+    def read(self, raw: object, /) -> DatabaseAddress:
+        if not isinstance(raw, str) or not raw.isprintable() or " " in raw:
+            raise ValueError
+        url = urlsplit(raw)
+        if url.scheme not in ("postgresql", "postgres") or url.fragment or len(url.path) < 2:
+            raise ValueError
+        return DatabaseAddress(raw)
 
 
 @dataclass(frozen=True, slots=True)

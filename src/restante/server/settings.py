@@ -19,6 +19,8 @@ from restante.server.outside_setting_kinds import OutboxUrls, OutsideAddresses
 from restante.server.setting_kinds import (
     Address,
     BasePath,
+    DatabaseAddress,
+    DatabaseUrl,
     Folder,
     Fraction,
     Issuers,
@@ -94,9 +96,20 @@ class Declaration:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    data: Annotated[Path, Folder(), "The folder that holds the database, the master key and everything else kept."] = (
-        Path("data")
-    )
+    data: Annotated[
+        Path, Folder(), "The folder that holds the embedded database, the master key and everything else kept."
+    ] = Path("data")
+    database: Annotated[
+        DatabaseAddress | None,
+        DatabaseUrl(),
+        "The PostgreSQL database to use; without it, an embedded one in the data folder.",
+    ] = None
+    database_writers: Annotated[
+        int, Whole(1, 64), "How many connections to PostgreSQL write at the same time, in each server."
+    ] = 4
+    database_readers: Annotated[
+        int, Whole(1, 64), "How many connections to PostgreSQL read at the same time, in each server."
+    ] = 4
     listen: Annotated[Address, ListenAddress(), "Where the server listens."] = _LOCAL
     public_url: Annotated[
         str | None,

@@ -1,0 +1,326 @@
+"""The engine for many nodes: PostgreSQL 15 or newer, through psycopg 3.
+
+Writers read what was last committed, statement by statement, and so must hold what they decide about: rows
+(`FOR UPDATE`), or, where there is no row to hold or none that stands for all of it, a name (`lock`). Readers have a
+snapshot. The clock is the server's, read once in a transaction and not before its first lock is held.
+
+Must always hold: a commit counts only when the server has said so. One that it could not say, because the connection
+was lost meanwhile, is an error that says just this; whatever else a lost connection costs is that transaction alone:
+the next one gets a new connection.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+import psycopg
+from psycopg.adapt import Buffer
+from psycopg.rows import dict_row
+from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
+
+from restante.database.connection import Row
+from restante.database.errors import (
+    CommitUncertain,
+    Contended,
+    DatabaseError,
+    DatabaseUnavailable,
+    Interfered,
+    UniqueViolation,
+)
+from restante.database.postgres_text import ENGINE, schema_of, statement_of
+from restante.database.queries import Query
+
+Clock = Callable[[], int]
+
+WRITERS = 4
+READERS = 4
+VERSION_MIN = 150_000
+# What the address may say otherwise. A server that is gone without a word is noticed within half a minute.
+CONNECTION_DEFAULTS = {
+    "application_name": "restante",
+    "connect_timeout": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+    "target_session_attrs": "read-write",
+}
+# As many as the server has room for in every connection (max_locks_per_transaction).
+LOCKS_MAX = 64
+_SET_UP = """
+SET lock_timeout = '10s';
+SET idle_in_transaction_session_timeout = '60s';
+SET client_min_messages = warning;
+SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
+"""
+_BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_NOW = "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT) AS now_ms"
+_LOCK = f"SELECT pg_advisory_xact_lock(key), {_NOW} FROM unnest(CAST($1 AS BIGINT[])) AS key"  # noqa: S608
+_TRY_LOCK = "SELECT pg_try_advisory_xact_lock(key) AS is_held FROM unnest(CAST($1 AS BIGINT[])) AS key"
+
+
+class _WholeDumper(Int8Dumper):
+    """Every whole number as 64 bits, so that a statement is prepared once and not once for each magnitude."""
+
+    def dump(self, obj: int) -> Buffer | None:
+        return super().dump(int(obj))
+
+
+class _WholeBinaryDumper(Int8BinaryDumper):
+    def dump(self, obj: int) -> Buffer | None:
+        return super().dump(int(obj))
+
+
+def _translated(error: psycopg.Error, *, writable: bool) -> DatabaseError:
+    """What the driver raised, as what the rest of the program knows.
+
+    The server's details are left out: they quote rows.
+    """
+    said = error.diag.message_primary or str(error)
+    state = error.sqlstate or ""
+    if isinstance(error, psycopg.errors.UniqueViolation):
+        return UniqueViolation(error.diag.constraint_name or said)
+    if state.startswith("40"):
+        return Interfered(said)
+    # A server that takes no writes now: it stands by for another one.
+    if isinstance(error, psycopg.OperationalError) or (writable and state == "25006"):
+        return DatabaseUnavailable(said)
+    return DatabaseError(said)
+
+
+@lru_cache(maxsize=65_536)
+def lock_key(kind: str, key: int | str) -> int:
+    """The number that a name is locked under. Two names with one number would wait for each other, and no more."""
+    return int.from_bytes(hashlib.blake2b(f"{kind}:{key}".encode(), digest_size=8).digest(), signed=True)
+
+
+class PostgresConnection:
+    """One connection, replaced when it was lost, with the transaction that is open on it."""
+
+    engine = ENGINE
+
+    def __init__(self, parameters: Mapping[str, Any], *, writable: bool, clock: Clock | None) -> None:
+        self._parameters = parameters
+        self._writable = writable
+        self._clock = clock
+        self._now_ms: int | None = None
+        self._announced: list[object] = []
+        self._changes = 0
+        self._changes_at_begin = 0
+        self._locked: set[int] = set()
+        self._is_patient = True
+        self._is_closed = False
+        self._driver: psycopg.Connection[dict[str, Any]] | None = None
+        self._cursor: psycopg.RawCursor[dict[str, Any]] | None = None
+        self._connect()
+
+    def _connect(self) -> None:
+        try:
+            driver = psycopg.connect(**self._parameters, autocommit=True, row_factory=dict_row, prepare_threshold=0)
+        except psycopg.Error as error:
+            raise DatabaseUnavailable(f"cannot be reached: {error}".strip()) from error
+        driver.prepared_max = 1000
+        for kind in (int, bool):
+            driver.adapters.register_dumper(kind, _WholeDumper)
+            driver.adapters.register_dumper(kind, _WholeBinaryDumper)
+        self._driver, self._cursor = driver, psycopg.RawCursor(driver, row_factory=dict_row)
+        try:
+            _refuse_unfit(driver)
+            driver.execute(_SET_UP, prepare=False)
+        except (psycopg.Error, DatabaseError) as error:
+            self._drop()
+            raise _translated(error, writable=False) if isinstance(error, psycopg.Error) else error from error
+
+    @property
+    def now_ms(self) -> int:
+        if self._now_ms is None:
+            self._now_ms = self._clock() if self._clock else int(self._execute(f"SELECT {_NOW}")[0]["now_ms"])
+        return self._now_ms
+
+    def all(self, query: Query, /, **parameters: Any) -> list[Row]:
+        statement = statement_of(query)
+        rows: list[Row] = list(self._execute(statement.text, [parameters[name] for name in statement.names]))
+        if statement.may_change:
+            self._changes += len(rows)
+        return rows
+
+    def one(self, query: Query, /, **parameters: Any) -> Row | None:
+        rows = self.all(query, **parameters)
+        return rows[0] if rows else None
+
+    def run(self, query: Query, /, **parameters: Any) -> int:
+        statement = statement_of(query)
+        self._execute(statement.text, [parameters[name] for name in statement.names])
+        changed = max(0, self._open_cursor().rowcount)
+        if statement.may_change:
+            self._changes += changed
+        return changed
+
+    def run_many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
+        statement = statement_of(query)
+        values = [[row[name] for name in statement.names] for row in rows]
+        if not values:
+            return
+        cursor = self._open_cursor()
+        try:
+            cursor.executemany(statement.text, values)
+        except psycopg.Error as error:
+            raise self._failed(error) from error
+        self._changes += max(0, cursor.rowcount)
+
+    def announce(self, event: object, /) -> None:
+        self._announced.append(event)
+
+    def lock(self, kind: str, *keys: int | str) -> None:
+        """Wait for the names, in an order that is everybody's. Whoever holds something that others may wait for, and
+        shares the transaction with others, does not wait: Contended."""
+        if not self._writable:
+            return
+        wanted = sorted({lock_key(kind, key) for key in keys} - self._locked)
+        if not wanted:
+            return
+        if self._is_patient or (not self._locked and self._changes == self._changes_at_begin):
+            rows = self._execute(_LOCK, [wanted])
+            if self._now_ms is None and self._clock is None:
+                self._now_ms = int(rows[-1]["now_ms"])
+        elif len(self._locked) + len(wanted) > LOCKS_MAX or not self._try_lock(wanted):
+            raise Contended(f"another transaction works on a {kind}")
+        self._locked.update(wanted)
+
+    def _try_lock(self, wanted: Sequence[int]) -> bool:
+        return all(row["is_held"] for row in self._execute(_TRY_LOCK, [wanted]))
+
+    # What follows is for whoever opens the transaction, not for domain code.
+
+    def begin(self, *, patient: bool = True) -> None:
+        self._now_ms = None
+        self._announced = []
+        self._changes_at_begin = self._changes
+        self._locked = set()
+        self._is_patient = patient
+        text = _BEGIN_WRITING if self._writable else _BEGIN_READING
+        if self._is_closed:
+            raise DatabaseError("the connection is closed")
+        if self._driver is None:
+            self._connect()
+            self._execute(text)
+            return
+        try:
+            self._execute(text)
+        except DatabaseUnavailable:
+            # It was lost while nobody used it: nothing had begun on it.
+            self._connect()
+            self._execute(text)
+
+    def commit(self) -> list[object]:
+        """Make the transaction durable; what it announced."""
+        cursor = self._open_cursor()
+        try:
+            cursor.execute("COMMIT")
+        except psycopg.OperationalError as error:
+            if self._is_lost():
+                self._drop()
+                raise CommitUncertain(f"the connection was lost during a commit: {error}".strip()) from error
+            raise self._failed(error) from error
+        except psycopg.Error as error:
+            raise self._failed(error) from error
+        if cursor.statusmessage != "COMMIT":
+            # The server ends a transaction in which a statement has failed, whatever it was asked for.
+            raise DatabaseError("the transaction was rolled back: one of its statements had failed")
+        announced, self._announced = self._announced, []
+        return announced
+
+    def rollback(self) -> None:
+        self._announced = []
+        driver = self._driver
+        if driver is None:
+            return
+        if driver.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            return
+        try:
+            self._execute("ROLLBACK")
+        except DatabaseError:
+            # The server rolls back what it has lost touch with; a connection that cannot be trusted is replaced.
+            self._drop()
+
+    @property
+    def changes(self) -> int:
+        """Grows with every row changed or held and all that is announced: two equal readings prove that there was
+        neither."""
+        return self._changes + len(self._announced)
+
+    def foreign_commits(self) -> int:
+        """Never changes: the server does not tell whose a commit was. Nodes that share it must tell each other."""
+        return 0
+
+    def run_script(self, source: str) -> None:
+        """Run several statements in the open transaction."""
+        driver = self._driver
+        if driver is None:
+            raise DatabaseUnavailable("the connection was lost")
+        try:
+            driver.execute(schema_of(source).encode(), prepare=False)
+        except psycopg.Error as error:
+            raise self._failed(error) from error
+        self._changes += 1
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._drop()
+
+    def _execute(self, text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        cursor = self._open_cursor()
+        try:
+            cursor.execute(text, values, binary=True)
+            return cursor.fetchall() if cursor.description is not None else []
+        except psycopg.Error as error:
+            raise self._failed(error) from error
+
+    def _open_cursor(self) -> "psycopg.RawCursor[dict[str, Any]]":
+        if self._cursor is None:
+            raise DatabaseUnavailable("the connection was lost")
+        return self._cursor
+
+    def _failed(self, error: psycopg.Error) -> DatabaseError:
+        if self._is_lost():
+            self._drop()
+        return _translated(error, writable=self._writable)
+
+    def _is_lost(self) -> bool:
+        return self._driver is not None and self._driver.closed
+
+    def _drop(self) -> None:
+        driver, self._driver, self._cursor = self._driver, None, None
+        if driver is not None:
+            with suppress(psycopg.Error):
+                driver.close()
+
+
+class PostgresEngine:
+    name = ENGINE
+    is_shared = True
+
+    def __init__(self, url: str, *, writers: int = WRITERS, readers: int = READERS, clock: Clock | None = None) -> None:
+        self.writers = writers
+        self.readers = readers
+        self._clock = clock
+        try:
+            said = psycopg.conninfo.conninfo_to_dict(url)
+        except psycopg.ProgrammingError:
+            # Not its cause: that quotes the address, and with it the password.
+            raise DatabaseError("the address of the database is not one that PostgreSQL understands") from None
+        self._parameters = {**CONNECTION_DEFAULTS, **said}
+
+    def connect(self, *, writable: bool) -> PostgresConnection:
+        return PostgresConnection(self._parameters, writable=writable, clock=self._clock)
+
+
+def _refuse_unfit(driver: "psycopg.Connection[Any]") -> None:
+    if driver.info.server_version < VERSION_MIN:
+        raise DatabaseError(f"PostgreSQL 15 or newer is needed, the server is {driver.info.server_version // 10_000}")
+    encoding = driver.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise DatabaseError(f"the database must be encoded in UTF8, it is in {encoding}")
