@@ -12,7 +12,9 @@ from bench.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned
 CONNECTIONS = 64
 
 
-def requests_per_second(port: int, tokens: Path, seconds: int, path: str = "/apiv1/devices/self/updates") -> float:
+def requests_per_second(
+    port: int, tokens: Path, seconds: int, path: str = "/apiv1/devices/self/updates", script: str = "rotate.lua"
+) -> float:
     """Idle polls a second, every one answered 2xx."""
     done = subprocess.run(
         [
@@ -24,7 +26,7 @@ def requests_per_second(port: int, tokens: Path, seconds: int, path: str = "/api
             f"-c{CONNECTIONS}",
             f"-d{seconds}s",
             "-s",
-            str(Path(__file__).with_name("rotate.lua")),
+            str(Path(__file__).with_name(script)),
             f"http://127.0.0.1:{port}/",
         ],
         env={**os.environ, "TOKENS": str(tokens), "POLL_PATH": path},

@@ -1,0 +1,70 @@
+"""The server is killed with SIGKILL again and again while clients poll and acknowledge: what was acknowledged never
+comes back, what was not always does, with the same bytes, and nothing is lost.
+
+And the checker that says so is itself put to the test: on builds with a fault in them it must find the fault.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.events_campaign import EventsCampaign, Plan, Report
+
+pytestmark = pytest.mark.slow
+
+KILLS = 20
+BACK_WITHIN_SECONDS = 15.0
+
+
+def test_kills_leave_every_event_and_every_acknowledgement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = EventsCampaign(tmp_path, Plan(seed=1, kills=KILLS)).run_with_kills()
+    with capsys.disabled():
+        sys.stdout.write(f"\n{report}\n")
+    assert report.surprises == []
+    assert report.verdict.violations == []
+    assert_it_was_a_trial(report)
+    assert max(report.back_seconds) < BACK_WITHIN_SECONDS
+
+
+def assert_it_was_a_trial(report: Report) -> None:
+    """Everything that the checker looks for has had its chance to happen."""
+    verdict = report.verdict
+    assert report.kills >= 20
+    assert verdict.published > 300
+    assert verdict.acknowledged > 200
+    assert verdict.errored > 10
+    assert verdict.redelivered > 50
+    assert verdict.unanswered > 10
+
+
+def sabotaged(folder: Path, fault: str, suicides: int = 0) -> Report:
+    plan = Plan(seed=2, kills=suicides, clients=4, life_seconds=(0, 0.5))
+    command = (sys.executable, "-m", "tests.faults.events_sabotage", fault)
+    return EventsCampaign(folder, plan).run_with_suicides((*command, "die"), (*command, "live"))
+
+
+def test_answering_before_the_commit_is_found(tmp_path: Path) -> None:
+    found = sabotaged(tmp_path, "answer_before_commit", 1).verdict.found
+    assert found["returned"] or found["unsaid"]
+
+
+def test_choosing_before_acknowledging_is_found(tmp_path: Path) -> None:
+    assert sabotaged(tmp_path, "acknowledged_after_choosing").verdict.found["returned"]
+
+
+def test_taking_delivery_for_acknowledgement_is_found(tmp_path: Path) -> None:
+    assert sabotaged(tmp_path, "acknowledged_by_delivery").verdict.found["unasked"]
+
+
+def test_tokens_that_change_are_found(tmp_path: Path) -> None:
+    assert sabotaged(tmp_path, "signed_each_time").verdict.found["changed"]
+
+
+def test_the_newest_first_is_found(tmp_path: Path) -> None:
+    assert sabotaged(tmp_path, "newest_first").verdict.found["overtaken"]
+
+
+def test_errors_that_are_passed_over_are_found(tmp_path: Path) -> None:
+    found = sabotaged(tmp_path, "errors_forgotten").verdict.found
+    assert found["returned"] or found["unsaid"]
