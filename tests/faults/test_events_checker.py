@@ -10,7 +10,7 @@ SECOND = Published(1, "b")
 KEPT = Kept(1, "a", "acknowledged", "token")
 
 
-def got(n: int, jti: str = "a", token: str = "token", position: int = 0, client: int = 1) -> Got:  # noqa: S107
+def got(n: int, jti: str = "a", token: str = "token", position: int = 0, client: int = 1) -> Got:
     return Got(client, n, position, jti, token)
 
 
