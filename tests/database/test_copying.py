@@ -10,6 +10,7 @@ from restante.database.database import Database
 from restante.database.engine import Engine
 from restante.database.errors import DatabaseError
 from restante.database.migrate import migrate
+from restante.database.postgres import PostgresEngine
 from restante.database.queries import Query
 from restante.database.sqlite import SqliteEngine
 
@@ -95,7 +96,9 @@ def source(tmp_path: Path) -> SqliteEngine:
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Engine:
+def target(engine_name: str, tmp_path: Path, request: pytest.FixtureRequest) -> Engine:
+    if engine_name == "postgres":
+        return PostgresEngine(request.getfixturevalue("postgres_url"))
     return made(tmp_path / "target.db")
 
 

@@ -17,10 +17,12 @@ from restante.cli import (
     collectors,
     command_verify,
     commands,
+    copying,
     devices,
     doctor,
     events,
     keys,
+    migrations,
     miners,
     outbox,
     rollouts,
@@ -95,6 +97,8 @@ app.add_typer(commands.app, name="commands")
 app.add_typer(audit.app, name="audit")
 app.add_typer(events.app, name="events")
 app.command("doctor")(doctor.doctor)
+app.add_typer(migrations.app, name="migrate")
+app.command("copy")(copying.copy_database)
 add_to_all(app)
 
 

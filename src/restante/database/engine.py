@@ -38,3 +38,5 @@ class Engine(Protocol):
         """How many connections read at the same time."""
 
     def connect(self, *, writable: bool) -> EngineConnection: ...
+    def schema(self, source: str) -> str:
+        """A migration in the words that this engine gets it in."""

@@ -17,7 +17,7 @@ _RECORDS = Query(
     "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations'",
     (("postgres", "SELECT 1 WHERE to_regclass('schema_migrations') IS NOT NULL"),),
 )
-_APPLIED = Query("applied_migrations", "SELECT number FROM schema_migrations")
+_APPLIED = Query("applied_migrations", "SELECT number, applied_at FROM schema_migrations")
 _RECORD = Query(
     "record_migration",
     "INSERT INTO schema_migrations (number, name, applied_at) VALUES (:number, :name, :now_ms)",
@@ -56,11 +56,16 @@ def migrate(engine: Engine) -> list[Migration]:
         conn.close()
 
 
+def applied(conn: Connection) -> dict[int, int]:
+    """When each migration was applied, by number; none where nothing was ever migrated."""
+    return {} if is_new(conn) else _applied(conn)
+
+
 def pending(conn: Connection) -> list[Migration]:
     """What a migrated database still lacks; DatabaseError if it was never migrated or is of a newer version."""
-    done = {row["number"] for row in conn.all(_APPLIED)}
+    done = _applied(conn)
     known = available()
-    unknown = done - {migration.number for migration in known}
+    unknown = done.keys() - {migration.number for migration in known}
     if unknown:
         raise DatabaseError(
             f"the database has migration {max(unknown)}, which this version does not know: use a newer version"
@@ -71,6 +76,10 @@ def pending(conn: Connection) -> list[Migration]:
 def is_new(conn: Connection) -> bool:
     """Whether nothing was ever migrated here."""
     return conn.one(_RECORDS) is None
+
+
+def _applied(conn: Connection) -> dict[int, int]:
+    return {row["number"]: row["applied_at"] for row in conn.all(_APPLIED)}
 
 
 def _apply_pending(conn: EngineConnection) -> list[Migration]:

@@ -317,6 +317,9 @@ class PostgresEngine:
     def connect(self, *, writable: bool) -> PostgresConnection:
         return PostgresConnection(self._parameters, writable=writable, clock=self._clock)
 
+    def schema(self, source: str) -> str:
+        return schema_of(source)
+
 
 def _refuse_unfit(driver: "psycopg.Connection[Any]") -> None:
     if driver.info.server_version < VERSION_MIN:

@@ -188,6 +188,9 @@ class SqliteEngine:
     def connect(self, *, writable: bool) -> SqliteConnection:
         return SqliteConnection(self.path, writable=writable, clock=self._clock)
 
+    def schema(self, source: str) -> str:
+        return source
+
 
 def _statements(source: str) -> Iterator[str]:
     statement = ""

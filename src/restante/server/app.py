@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, nullcontext
 from starlette.applications import Starlette
 
 from restante.commands.parts import CommandsParts
+from restante.database import copying
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.engine import Engine
@@ -251,6 +252,7 @@ def opened(settings: Settings) -> Iterator[Node]:
     with nullcontext() if engine.is_shared else folder.lock():
         migrate(engine)
         with closing(Database(engine)) as database:
+            database.read_now(copying.refuse_unfinished)
             master_key = unlock(database, MasterKeySource(folder.master_key_path, settings.master_key))
         node = Node(settings, engine, master_key)
         try:
