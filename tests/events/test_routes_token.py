@@ -229,7 +229,13 @@ async def test_discovery(database: Database) -> None:
         "token_endpoint_auth_methods_supported": ["tls_client_auth", "private_key_jwt"],
         "token_endpoint_auth_signing_alg_values_supported": ["PS256", "ES256", "EdDSA", "RS256"],
         "tls_client_certificate_bound_access_tokens": True,
-        "mtls_endpoint_aliases": {"token_endpoint": "https://mtls.bank.example/token"},
+        "mtls_endpoint_aliases": {
+            "token_endpoint": "https://mtls.bank.example/token",
+            "events_endpoint": "https://mtls.bank.example/open-banking/v4.0/events",
+        },
+        "events_endpoint": "https://bank.example/open-banking/v4.0/events",
+        "events_max": 100,
+        "events_wait_seconds": 30.0,
     }
     development = TokenDesk(database)
     found = (await development.ask(b"", method="GET", path=path, base="http://127.0.0.1:8080")).json()

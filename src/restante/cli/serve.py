@@ -45,7 +45,7 @@ def serve(flags: Mapping[str, object], config: ConfigOption = None) -> None:
 
 def startup_message(settings: Settings, *, has_users: bool, started_as: str) -> str:
     lines = [
-        f"Restante {__version__} serves http://{settings.listen}",
+        f"Restante {__version__} serves {'http' if settings.tls_certificate is None else 'https'}://{settings.listen}",
         f"Data: {settings.data.absolute()}",
         *([f"Database: {settings.database}"] if settings.database else []),
     ]

@@ -24,6 +24,10 @@ class AccessOptions:
     token_seconds: int = 600
     assertion_seconds_max: int = 300
     failures_per_minute: int = 10
+    # Told in the discovery document: where to poll, how many events at once, how long a poll waits.
+    events_path: str = "/open-banking/v4.0/events"
+    events_max: int = 100
+    events_wait_seconds: float = 30.0
 
     def audiences(self, base_url: str) -> frozenset[str]:
         """What an assertion for the token endpoint may be addressed to."""

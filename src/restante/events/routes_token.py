@@ -97,9 +97,10 @@ class TokenRoutes:
         return SHAPE.success(self.described(base_url))
 
     def described(self, base_url: str) -> dict[str, object]:
-        """The metadata of RFC 8414, with what RFC 8705 adds."""
+        """The metadata of RFC 8414, with what RFC 8705 adds and what Open Banking wants said of polling."""
         options = self._options
         methods = ["tls_client_auth", "private_key_jwt"] + ["client_secret_basic"] * options.is_development
+        mtls_url = options.mtls_url or base_url
         return {
             "issuer": base_url,
             "token_endpoint": base_url + TOKEN_PATH,
@@ -110,7 +111,13 @@ class TokenRoutes:
             "token_endpoint_auth_methods_supported": methods,
             "token_endpoint_auth_signing_alg_values_supported": list(client_keys.ALGORITHMS),
             "tls_client_certificate_bound_access_tokens": True,
-            "mtls_endpoint_aliases": {"token_endpoint": (options.mtls_url or base_url) + TOKEN_PATH},
+            "mtls_endpoint_aliases": {
+                "token_endpoint": mtls_url + TOKEN_PATH,
+                "events_endpoint": mtls_url + options.events_path,
+            },
+            "events_endpoint": base_url + options.events_path,
+            "events_max": options.events_max,
+            "events_wait_seconds": options.events_wait_seconds,
         }
 
     async def _limited(self, request: Request) -> Token:

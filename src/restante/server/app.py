@@ -49,6 +49,7 @@ from restante.server.request_forms import RequestForms
 from restante.server.services import Service, every
 from restante.server.setting_kinds import Address
 from restante.server.settings import Settings
+from restante.server.tls import tls_files
 from restante.updates import fast_poll, rollout
 from restante.updates.fast_poll import FastPoll
 from restante.updates.poll import Poll
@@ -125,6 +126,7 @@ class Node:
                 self.commands.totals,
                 self.outside_outboxes,
                 self.events,
+                self.event_access.totals,
             )
         )
 
@@ -266,6 +268,9 @@ def opened(settings: Settings) -> Iterator[Node]:
 
 def serve(settings: Settings, when_listening: Callable[[Address], None] = lambda _address: None) -> None:
     """Run a server until it is told to stop; `when_listening` is told where, once nothing can go wrong any more."""
+    files = tls_files(settings)
+    if files is not None:
+        files.context()  # what cannot be used is said here, before anything is started
     with opened(settings) as node, lifecycle.listening(settings.listen) as sock:
         when_listening(Address(settings.listen.host, sock.getsockname()[1]))
         lifecycle.serve(node, sock)

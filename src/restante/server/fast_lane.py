@@ -86,7 +86,7 @@ def fast_lane_class(shared: LaneShared) -> type[HttpToolsProtocol]:
 
 class _FastLane(HttpToolsProtocol):
     shared: LaneShared
-    _thumbprint: str | EllipsisType | None
+    _thumbprint: str | EllipsisType | None = ...  # not looked at yet
 
     def __init__(
         self,
@@ -108,7 +108,6 @@ class _FastLane(HttpToolsProtocol):
         self._behind = b""  # what arrived behind a hot request that is not answered yet
         self._owner: Waits | None = None
         self._parked: Any = None
-        self._certificate: bytes | EllipsisType | None = ...  # not looked at yet
 
     # The transport's side.
 

@@ -17,6 +17,7 @@ from restante.commands.totals import CommandTotals
 from restante.database.database import Database
 from restante.delivery import outbox
 from restante.delivery.dispatcher import Dispatcher
+from restante.events.access import TokenTotals
 from restante.events.parts import EventsParts
 from restante.identity.device_tokens import DeviceTokens
 from restante.server.commands_metrics import CommandsMetrics
@@ -41,6 +42,7 @@ class MetricsSources(NamedTuple):
     commands: CommandTotals
     outboxes: OutsideOutboxes
     events: EventsParts
+    token_requests: TokenTotals
 
 
 class Meaning(NamedTuple):
@@ -68,6 +70,9 @@ METRICS = {
     "restante_outbox_source_failed": Meaning(CounterMetricFamily, "Rows given up, by outbox.", "source"),
     "restante_outbox_source_stale": Meaning(
         CounterMetricFamily, "Rows not published because the lease was over, by outbox.", "source"
+    ),
+    "restante_token_requests": Meaning(
+        CounterMetricFamily, "Requests for clients' access tokens, by outcome.", "outcome"
     ),
     "restante_commits": Meaning(CounterMetricFamily, "Write transactions committed."),
     "restante_writes": Meaning(CounterMetricFamily, "Writes made; several share one commit."),
@@ -151,6 +156,8 @@ class Metrics:
         yield "restante_outbox_dispatched", "delivered", totals.delivered
         yield "restante_outbox_dispatched", "retried", totals.retried
         yield "restante_outbox_dispatched", "failed", totals.failed
+        for outcome, count in self._sources.token_requests.requests.items():
+            yield "restante_token_requests", outcome, count
         yield "restante_outbox_rows", "pending", self._counts.get("pending") or 0
         yield "restante_outbox_rows", "failed", self._counts.get("failed") or 0
         yield "restante_outbox_oldest_pending_seconds", None, (self._counts.get("oldest_pending_ms") or 0) / 1000

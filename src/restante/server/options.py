@@ -73,6 +73,9 @@ def access_options(settings: Settings) -> AccessOptions:
         token_seconds=settings.client_token_seconds,
         assertion_seconds_max=settings.client_assertion_seconds_max,
         failures_per_minute=settings.token_failures_per_minute,
+        events_path=settings.events_base + "/events",
+        events_max=settings.events_max,
+        events_wait_seconds=settings.events_wait_seconds,
     )
 
 

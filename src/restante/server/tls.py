@@ -17,7 +17,7 @@ from restante.server.settings import Settings
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
-class TlsFilesError(Exception):
+class TlsFilesError(OSError):
     """The files of TLS cannot be used: which one, and why not."""
 
 
