@@ -9,9 +9,10 @@ from restante.core.acknowledgement import Fault, Verdicts
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import Query
-from restante.events import inbox
+from restante.events import event_keys, inbox
 from restante.events.inbox import OPEN_BANKING, InboxChanged, InboxOptions, NewEvent, SignedEvent, Wish
 from restante.identity import client_tokens
+from restante.identity.master_key import MasterKey
 
 SCOPE = "eventpolling"
 
@@ -107,3 +108,10 @@ def call_wrong(conn: Connection, client: int, faults: dict[str, tuple[str, str]]
     """A poll that says of events what is wrong with them, and wants none."""
     said = {jti: Fault(err, description) for jti, (err, description) in faults.items()}
     inbox.take(conn, InboxOptions(), Wish(client, 0, Verdicts([], said)))
+
+
+def add_key(conn: Connection, master_key: MasterKey) -> str:
+    """A new key that event tokens are signed with; its name."""
+    key = event_keys.make(master_key, "EdDSA")
+    event_keys.rotate(conn, key, 0, 3600, "tests")
+    return key.kid

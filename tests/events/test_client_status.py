@@ -1,6 +1,7 @@
 import pytest
 
 from restante.core.errors import NotFound
+from restante.core.iso_time import iso
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import Query
@@ -24,9 +25,9 @@ def test_what_waits_what_was_delivered_and_what_is_wrong(database: Database, clo
     clock.advance(30)
     first, second = database.read_now(client_status.list_page, Window(100, 0)).items
     assert (first.client_id, first.waiting, first.delivered, first.errored) == (tpp.client_id, 4, 1, 2)
-    assert (first.oldest_at_ms, first.oldest_age_seconds) == (START_MS, 90.0)
+    assert (first.oldest_at, first.oldest_age_seconds) == (iso(START_MS), 90.0)
     assert (second.client_id, second.waiting, second.delivered, second.errored) == (idle.client_id, 0, 0, 0)
-    assert (second.oldest_at_ms, second.oldest_age_seconds, second.last_poll_at_ms) == (None, None, None)
+    assert (second.oldest_at, second.oldest_age_seconds, second.last_poll_at) == (None, None, None)
     shown = database.read_now(client_status.show, tpp.client_id)
     assert (shown.waiting, shown.delivered, shown.unsigned) == (4, 1, 1)
     [reason] = shown.reasons
@@ -42,7 +43,7 @@ def test_pages_suspended_clients_and_last_polls(database: Database) -> None:
     assert first.next is not None
     rest = database.read_now(client_status.list_page, Window(2, first.next))
     assert [each.is_suspended for each in [*first.items, *rest.items]] == [False, True, False]
-    assert rest.items[0].last_poll_at_ms == 7
+    assert rest.items[0].last_poll_at == iso(7)
 
 
 def test_receivers_are_shown(database: Database) -> None:

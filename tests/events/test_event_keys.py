@@ -4,6 +4,7 @@ import jwt
 import pytest
 
 from restante.core.errors import BadInput, Conflict, NotFound
+from restante.core.iso_time import iso
 from restante.database.database import Database
 from restante.events import event_keys
 from restante.events.event_keys import NewKey, SealedEventKey
@@ -132,7 +133,7 @@ def test_a_withdrawn_key_is_out_at_once_and_another_signs(database: Database) ->
     assert database.write_now(event_keys.withdraw, leaked.kid, successor, "tests") == 0
     assert (signing(database), published(database)) == (successor.kid, [successor.kid])
     views = {view.kid: view for view in database.read_now(event_keys.views)}
-    assert (views[leaked.kid].status, views[leaked.kid].withdrawn_at_ms) == ("withdrawn", START_MS)
+    assert (views[leaked.kid].status, views[leaked.kid].withdrawn_at) == ("withdrawn", iso(START_MS))
 
 
 def test_a_key_that_waits_for_its_time_takes_over(database: Database) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 
+from restante.core.iso_time import iso
 from restante.database.database import Database
 from restante.events import event_keys
 from restante.events.key_rotation import KeyRotation, RotationOptions
@@ -32,7 +33,7 @@ def test_an_operator_rotates_and_withdraws(database: Database) -> None:
     rotation = KeyRotation(database, MASTER, OPTIONS)
     first = asyncio.run(rotation.rotate("ES256", "ada"))
     second = asyncio.run(rotation.rotate("ES256", "ada"))
-    assert (first.signs_from_ms, second.signs_from_ms) == (START_MS, START_MS + DAY * 1000)
+    assert (first.signs_from, second.signs_from) == (iso(START_MS), iso(START_MS + DAY * 1000))
     withdrawn = asyncio.run(rotation.withdraw(first.kid, "ada"))
     assert (withdrawn.kid, withdrawn.signed_again) == (first.kid, 0)
     assert [key["kid"] for key in database.read_now(event_keys.published)] == [second.kid]

@@ -1,6 +1,7 @@
 import pytest
 
 from restante.core.errors import NotFound
+from restante.core.iso_time import iso
 from restante.database.database import Database
 from restante.events import listing
 from restante.events.listing import EventFilter
@@ -64,9 +65,9 @@ def test_one_with_its_claims_before_it_is_signed(database: Database) -> None:
     [jti] = publish(database, tpp.client_id, txn="t-1")
     shown = database.read_now(listing.show, jti)
     assert (shown.client_id, shown.txn, shown.status, shown.kid) == (tpp.client_id, "t-1", "unsigned", None)
-    assert (shown.event_types, shown.created_at_ms) == (list(UPDATED), START_MS)
+    assert (shown.event_types, shown.created_at) == (list(UPDATED), iso(START_MS))
     assert (shown.claims["sub"], shown.claims["jti"]) == (SUB, jti)
-    assert (shown.first_polled_at_ms, shown.push_attempts) == (None, 0)
+    assert (shown.first_polled_at, shown.push_attempts) == (None, 0)
 
 
 def test_what_became_of_it(database: Database, clock: ManualClock) -> None:
@@ -81,9 +82,9 @@ def test_what_became_of_it(database: Database, clock: ManualClock) -> None:
     database.write_now(bank.hand_out, tpp.id, *jtis)
     database.write_now(bank.call_wrong, tpp.id, {jtis[0]: ("jwtAud", "not for us")})
     first, second = (database.read_now(listing.show, jti) for jti in jtis)
-    assert (first.first_polled_at_ms, second.first_polled_at_ms) == (START_MS + 10_000, START_MS + 20_000)
+    assert (first.first_polled_at, second.first_polled_at) == (iso(START_MS + 10_000), iso(START_MS + 20_000))
     assert (first.status, first.err, first.err_description) == ("errored", "jwtAud", "not for us")
-    assert first.errored_at_ms == START_MS + 20_000
+    assert first.errored_at == iso(START_MS + 20_000)
     assert first.claims == {"a": 1}
 
 

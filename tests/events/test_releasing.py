@@ -1,6 +1,7 @@
 import pytest
 
 from restante.core.errors import Conflict, NotFound
+from restante.core.iso_time import iso
 from restante.database.database import Database
 from restante.events import event_audit, listing, receivers, releasing
 from restante.events.inbox import InboxChanged
@@ -44,7 +45,7 @@ def test_a_dropped_event_is_never_handed_out_again(database: Database, tpp: Cust
     database.write_now(releasing.decide, Decision.drop, "a", "ada")
     assert poll(database, tpp.id) == ["c"]
     shown = database.read_now(listing.show, "a")
-    assert (shown.status, shown.finished_at_ms, shown.err) == ("dropped", START_MS, "jwtIss")
+    assert (shown.status, shown.finished_at, shown.err) == ("dropped", iso(START_MS), "jwtIss")
 
 
 @pytest.mark.parametrize(("decision", "left"), [(Decision.release, ["a", "b", "c"]), (Decision.drop, ["c"])])
@@ -76,3 +77,11 @@ def test_it_is_recorded(database: Database, tpp: Customer) -> None:
     database.write_now(releasing.decide_all, Decision.drop, tpp.client_id, "bob")
     found = database.read_now(event_audit.list_page, tpp.client_id, Window(10, 0)).items
     assert [(row.actor, row.event) for row in found[:2]] == [("bob", "events.dropped"), ("ada", "event.released")]
+
+
+def test_some_are_decided_together_or_not_at_all(database: Database, tpp: Customer) -> None:
+    with pytest.raises(Conflict):
+        database.write_now(releasing.decide_some, Decision.drop, ["a", "c"], "ada")
+    assert bank.status_of(database, "a") == "errored"
+    assert database.write_now(releasing.decide_some, Decision.drop, ["a", "b", "a"], "ada") == 2
+    assert poll(database, tpp.id) == ["c"]

@@ -5,6 +5,7 @@ from uuid import uuid4
 
 from restante.database.connection import Connection
 from restante.events.wire import SHAPE
+from restante.identity.master_key import MasterKey
 from restante.web.routes import Route
 from tests.events import bank
 
@@ -16,17 +17,27 @@ class EventThings(NamedTuple):
     client_id: str
     token: str
     jti: str
+    errored_jti: str
+    kid: str
+
+    def for_route(self, route: Route) -> "EventThings":
+        """With the event that the route can do something about."""
+        needs_errored = route.path.endswith(("/release", "/drop"))
+        return self._replace(jti=self.errored_jti) if needs_errored else self
 
 
 def is_event(route: Route) -> bool:
     return route.shape is SHAPE
 
 
-def add_event_things(conn: Connection) -> EventThings:
+def add_event_things(conn: Connection, master_key: MasterKey) -> EventThings:
     client = bank.add_client(conn, str(uuid4()))
     jti = uuid4().hex
-    bank.put_ready(conn, client.id, jti)
-    return EventThings(client.id, client.client_id, client.token, jti)
+    errored_jti = uuid4().hex
+    bank.put_ready(conn, client.id, errored_jti, jti)
+    bank.call_wrong(conn, client.id, {errored_jti: ("jwtIss", "not ours")})
+    kid = bank.add_key(conn, master_key)
+    return EventThings(client.id, client.client_id, client.token, jti, errored_jti, kid)
 
 
 def add_unwelcome(conn: Connection) -> dict[str, str]:

@@ -37,8 +37,22 @@ def _client_by_certificate(_things: EventThings) -> dict[str, Any]:
     return {"client_id": str(uuid4()), "name": "a bank app", **method}
 
 
+def _publish(things: EventThings) -> dict[str, Any]:
+    return {
+        "client_id": things.client_id,
+        "all_subscribers": False,
+        "sub": "https://bank.example/accounts/1",
+        "sub_id": {"format": "opaque", "id": "1"},
+        "events": {"urn:example:account-closed": {"reason": "moved"}},
+        "txn": "t-1",
+        "toe": 1_700_000_000,
+    }
+
+
 EVENT_BODIES: dict[tuple[str, str], list[EventBody]] = {
     **{("POST", f"{base}/events"): [_poll] for base in _BASES},
+    ("POST", "/admin/events"): [_publish],
+    ("POST", "/admin/events/keys/rotate"): [lambda _: {"alg": "EdDSA"}],
     ("POST", "/admin/clients"): [_client_by_key, _client_by_certificate],
     ("POST", "/admin/clients/{client_id}/rotate"): [lambda _: {"jwks": None, "tls_client_auth_subject_dn": None}],
 }

@@ -98,7 +98,7 @@ class Inhabited:
         return self.node.database.write_now(add_edge_things, self.node)
 
     def add_event_things(self) -> EventThings:
-        return self.node.database.write_now(add_event_things)
+        return self.node.database.write_now(add_event_things, self.node.master_key)
 
     def issue_and_wrap(self, things: Things) -> None:
         """Have the device's certificate issued, and its key wrapped for the device."""
@@ -121,7 +121,7 @@ def fill_path(route: Route, things: Things) -> str:
     if is_edge(route):
         of_route = things.edge.for_route(route)
     elif is_event(route):
-        of_route = things.events
+        of_route = things.events.for_route(route)
     return re.sub(r"\{(\w+)\}", lambda name: str(getattr(of_route, name[1])), route.path)
 
 

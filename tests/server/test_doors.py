@@ -121,6 +121,7 @@ OPEN = {
     "POST /device/sign-out",
     "POST /apiv1/device/registration",
     "POST /token",
+    "GET /jwks.json",
     "GET /.well-known/oauth-authorization-server",
     "GET /healthz",
     "GET /readyz",

@@ -8,9 +8,11 @@ from restante.commands.approval import ApprovalRules
 from restante.commands.parts import CommandsOptions
 from restante.commands.rate_windows import RateLimit, RateRules
 from restante.events.access import AccessOptions
+from restante.events.key_rotation import RotationOptions
+from restante.events.signer import SignerOptions
 from restante.server.access_setting_kinds import Networks
 from restante.server.command_setting_kinds import TypeNames
-from restante.server.options import access_options, commands_options
+from restante.server.options import access_options, commands_options, event_issuer, events_options, token_options
 from restante.server.setting_kinds import Address
 from restante.server.settings import Settings
 
@@ -100,3 +102,29 @@ def test_every_setting_of_access_arrives() -> None:
     options = access_options(settings)
     assert (options.public_url, options.mtls_url) == ("https://a.example", "https://b.example")
     assert (options.token_seconds, options.assertion_seconds_max, options.failures_per_minute) == (1, 2, 3)
+
+
+def test_every_setting_of_event_tokens_arrives() -> None:
+    settings = Settings(
+        event_issuer="https://bank.example",
+        event_header_issuer="bank-org",
+        event_trust_anchor="anchor.example",
+        event_signing_alg="ES256",
+        event_signing_processes=3,
+        event_key_rotation_days=4,
+        event_key_lead_seconds=5,
+        event_key_overlap_days=6,
+    )
+    options = events_options(settings, is_shared=True).tokens
+    assert options.signer == SignerOptions(
+        issuer="https://bank.example", header_issuer="bank-org", trust_anchor="anchor.example"
+    )
+    assert (options.default_alg, options.processes, options.is_shared) == ("ES256", 3, True)
+    assert options.rotation == RotationOptions(days=4, lead_seconds=5, overlap_seconds=6 * 86_400)
+    assert access_options(settings).set_signing_alg == "ES256"
+
+
+def test_who_issues_tokens_where_nothing_is_said() -> None:
+    assert event_issuer(Settings(public_url="https://a.example")) == "https://a.example"
+    assert event_issuer(Settings(listen=PLAIN)) == f"http://{PLAIN}"
+    assert token_options(Settings(listen=PLAIN)).signer.header_issuer == f"http://{PLAIN}"

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from restante.cli.edge import actor, show_next
-from restante.cli.opening import opened
+from restante.cli.opening import opened, settings_of
 from restante.cli.options import AfterOption, DataOption, JsonOption, LimitOption
 from restante.cli.output import complain, show_json, show_record, show_table
 from restante.core.errors import BadInput
@@ -55,7 +55,9 @@ def add(
     ] = None,
     jwks: JwksOption = None,
     subject_dn: SubjectOption = None,
-    alg: Annotated[Alg, typer.Option("--alg", help="What its events are signed with.")] = Alg.ps256,
+    alg: Annotated[
+        Alg | None, typer.Option("--alg", help="What its events are signed with; else what the settings say.")
+    ] = None,
     scope: Annotated[str, typer.Option("--scope", help="What it may ask for, separated by spaces.")] = clients.SCOPES[
         0
     ],
@@ -69,7 +71,7 @@ def add(
         client_id,
         _keys(jwks),
         subject_dn,
-        alg.value,
+        settings_of(data).event_signing_alg if alg is None else alg.value,
         scope,
     )
     with opened(data) as database:

@@ -8,6 +8,7 @@ Must always hold: a secret or an unbound token never crosses a network in the op
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 TOKEN_PATH = "/token"  # noqa: S105 — a path, not a secret
 
@@ -28,6 +29,8 @@ class AccessOptions:
     events_path: str = "/open-banking/v4.0/events"
     events_max: int = 100
     events_wait_seconds: float = 30.0
+    # What a client's events are signed with, where it was registered without a wish of its own.
+    set_signing_alg: Literal["PS256", "ES256", "EdDSA", "RS256"] = "PS256"
 
     def audiences(self, base_url: str) -> frozenset[str]:
         """What an assertion for the token endpoint may be addressed to."""

@@ -4,11 +4,12 @@
     delivered    handed out by a poll, and not acknowledged yet
     errored      the client said that it cannot use it; with the reasons it gave
 
-Counted from the partial indexes alone, so that a million rows are no hindrance. Times are milliseconds since the epoch.
+Counted from the partial indexes alone, so that a million rows are no hindrance.
 """
 
 import msgspec
 
+from restante.core.iso_time import iso_or_none
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.events import listing, receivers
@@ -26,9 +27,9 @@ class ClientStatus(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     delivered: int
     errored: int
-    oldest_at_ms: int | None
+    oldest_at: str | None
     oldest_age_seconds: float | None
-    last_poll_at_ms: int | None
+    last_poll_at: str | None
 
 
 class ErrorReason(msgspec.Struct, frozen=True):
@@ -45,8 +46,8 @@ class ReceiverStatus(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     problem: str | None
     waiting: int
-    last_tried_at_ms: int | None
-    last_delivered_at_ms: int | None
+    last_tried_at: str | None
+    last_delivered_at: str | None
 
 
 class ClientStatusDetail(ClientStatus, frozen=True, kw_only=True):
@@ -83,9 +84,9 @@ def _view(row: Row, now_ms: int) -> ClientStatus:
         waiting=row["open"] - delivered,
         delivered=delivered,
         errored=row["errored"],
-        oldest_at_ms=oldest,
+        oldest_at=iso_or_none(oldest),
         oldest_age_seconds=None if oldest is None else max(now_ms - oldest, 0) / 1000,
-        last_poll_at_ms=row["last_poll_at"],
+        last_poll_at=iso_or_none(row["last_poll_at"]),
     )
 
 
@@ -96,6 +97,6 @@ def _receiver(state: receivers.ReceiverState) -> ReceiverStatus:
         failures=state.failures,
         problem=state.problem,
         waiting=state.waiting,
-        last_tried_at_ms=state.last_tried_at,
-        last_delivered_at_ms=state.last_delivered_at,
+        last_tried_at=iso_or_none(state.last_tried_at),
+        last_delivered_at=iso_or_none(state.last_delivered_at),
     )

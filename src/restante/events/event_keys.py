@@ -19,6 +19,7 @@ import msgspec
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from restante.core.errors import BadInput, Conflict, NotFound
+from restante.core.iso_time import iso, iso_or_none
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 from restante.events import event_audit
@@ -54,10 +55,10 @@ class KeyView(msgspec.Struct, frozen=True):
     kid: str
     alg: str
     status: str
-    created_at_ms: int
-    signs_from_ms: int
-    published_until_ms: int | None
-    withdrawn_at_ms: int | None
+    created_at: str
+    signs_from: str
+    published_until: str | None
+    withdrawn_at: str | None
 
 
 def make(master: MasterKey, alg: str) -> NewKey:
@@ -160,10 +161,10 @@ def views(conn: Connection) -> list[KeyView]:
             kid=row["kid"],
             alg=row["alg"],
             status=_status(conn, row["kid"], row["alg"], row["signs_from"], row["withdrawn_at"]),
-            created_at_ms=row["created_at"],
-            signs_from_ms=row["signs_from"],
-            published_until_ms=row["published_until"],
-            withdrawn_at_ms=row["withdrawn_at"],
+            created_at=iso(row["created_at"]),
+            signs_from=iso(row["signs_from"]),
+            published_until=iso_or_none(row["published_until"]),
+            withdrawn_at=iso_or_none(row["withdrawn_at"]),
         )
         for row in conn.all(SQL.all_keys)
     ]

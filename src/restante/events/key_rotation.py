@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
+from restante.core.iso_time import iso
 from restante.database.database import Database
 from restante.database.errors import DatabaseError
 from restante.events import event_keys
@@ -31,7 +32,7 @@ class RotationOptions:
 
 class Rotated(msgspec.Struct, frozen=True):
     kid: str
-    signs_from_ms: int
+    signs_from: str
 
 
 class Withdrawn(msgspec.Struct, frozen=True):
@@ -74,7 +75,7 @@ class KeyRotation:
         signs_from = await self._database.write(
             event_keys.rotate, key, options.lead_seconds, options.overlap_seconds, actor
         )
-        return Rotated(key.kid, signs_from)
+        return Rotated(key.kid, iso(signs_from))
 
     async def withdraw(self, kid: str, actor: str) -> Withdrawn:
         alg = await self._database.read(event_keys.algorithm_of, kid)

@@ -1,6 +1,6 @@
 """Events as operators see them: lists with filters, newest first, and one with its claims and what became of it.
 
-Times are milliseconds since the epoch. The token itself is its client's and is not shown; what it says is.
+The token itself is its client's and is not shown; what it says is.
 """
 
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from restante.core.errors import NotFound
+from restante.core.iso_time import iso, iso_or_none
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.events import inbox, jws
@@ -29,9 +30,9 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
     profile: str
     status: str
     kid: str | None
-    created_at_ms: int
-    finished_at_ms: int | None
-    errored_at_ms: int | None
+    created_at: str
+    finished_at: str | None
+    errored_at: str | None
     err: str | None
     err_description: str | None
 
@@ -40,9 +41,9 @@ class EventDetail(EventView, frozen=True, kw_only=True):
     """With what it says, and when it was handed to its client: by a poll, or pushed in how many attempts."""
 
     claims: dict[str, Any]
-    first_polled_at_ms: int | None
+    first_polled_at: str | None
     push_attempts: int
-    push_due_at_ms: int | None
+    push_due_at: str | None
     push_problem: str | None
 
 
@@ -82,9 +83,9 @@ def show(conn: Connection, jti: str) -> EventDetail:
     return EventDetail(
         **msgspec.structs.asdict(view(row)),
         claims=msgspec.json.decode(text if text.startswith("{") else jws.payload_of(text)),
-        first_polled_at_ms=None if polled is None else polled["sent_at"],
+        first_polled_at=None if polled is None else iso(polled["sent_at"]),
         push_attempts=row["push_attempts"],
-        push_due_at_ms=row["push_at"],
+        push_due_at=iso_or_none(row["push_at"]),
         push_problem=row["push_problem"],
     )
 
@@ -105,9 +106,9 @@ def view(row: Row) -> EventView:
         profile=row["profile"],
         status=row["status"],
         kid=row["kid"],
-        created_at_ms=row["created_at"],
-        finished_at_ms=row["finished_at"],
-        errored_at_ms=row["errored_at"],
+        created_at=iso(row["created_at"]),
+        finished_at=iso_or_none(row["finished_at"]),
+        errored_at=iso_or_none(row["errored_at"]),
         err=row["err"],
         err_description=row["err_description"],
     )

@@ -18,6 +18,7 @@ from restante.events.fast_poll import FastPoll
 from restante.events.inbox import InboxChanged
 from restante.events.poll import EventPoll, PollOptions
 from restante.events.routes_poll import PollRoutes
+from restante.events.token_parts import EventTokens, TokenOptions
 from restante.events.totals import EventTotals
 from restante.identity.callers import ClientRevoked
 from restante.identity.client_tokens import ClientTokens
@@ -35,6 +36,7 @@ class EventsOptions:
     base: str = "/open-banking/v4.0"
     poll: PollOptions = field(default_factory=PollOptions)
     keep_acknowledged_days: int = 30
+    tokens: TokenOptions = field(default_factory=TokenOptions)
 
     def bases(self) -> list[str]:
         """Where what clients call is found: at the root and under the base."""
@@ -52,9 +54,10 @@ class EventsParts:
         self.totals = EventTotals()
         self.presence = Presence(database, write_last_poll)
         self.poll = EventPoll(database, options.poll, self.presence, self.totals)
+        self.tokens = EventTokens(database, master_key, options.tokens)
 
     def routes(self) -> list[Route]:
-        return PollRoutes(self.poll, self._options.bases()).routes()
+        return [*PollRoutes(self.poll, self._options.bases()).routes(), *self.tokens.routes()]
 
     def hot_polls(self) -> list[PollPost]:
         return FastPoll(self.poll, self._tokens).posts(self._options.bases())
@@ -62,15 +65,18 @@ class EventsParts:
     def services(self) -> Iterator[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
         """What runs for as long as the server does; beside these, `tick` wants to be called every second."""
         yield "clients' presence", self.presence.run
+        yield from self.tokens.services()
 
     def sweeps(self) -> list[Sweep]:
-        return [partial(evict, keep_seconds=self._options.keep_acknowledged_days * DAY_SECONDS)]
+        keep_seconds = self._options.keep_acknowledged_days * DAY_SECONDS
+        return [partial(evict, keep_seconds=keep_seconds), *self.tokens.sweeps()]
 
     def tick(self, now: float) -> None:
         self.poll.tick(now)
 
     def hear(self, event: object) -> None:
         """Pass on what a commit announced, if it concerns this protocol. Runs in the event loop."""
+        self.tokens.hear(event)
         match event:
             case InboxChanged(client=client):
                 self.poll.bell.ring(client)

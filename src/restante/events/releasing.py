@@ -31,6 +31,13 @@ def decide(conn: Connection, decision: Decision, jti: str, actor: str) -> None:
     event_audit.record(conn, actor, f"event.{decision}", row["client_id"], {"jti": jti})
 
 
+def decide_some(conn: Connection, decision: Decision, jtis: list[str], actor: str) -> int:
+    """Release or drop these, all or none of them; how many."""
+    for jti in dict.fromkeys(jtis):
+        decide(conn, decision, jti, actor)
+    return len(dict.fromkeys(jtis))
+
+
 def decide_all(conn: Connection, decision: Decision, client_id: str, actor: str) -> int:
     """Release or drop everything of the client that is errored; how many events."""
     count = _decide(conn, decision, listing.client_row(conn, client_id), None)

@@ -36,7 +36,7 @@ class ClientBody(msgspec.Struct, forbid_unknown_fields=True):
     client_id: Annotated[str, Meta(min_length=1, max_length=clients.CLIENT_ID_LENGTH_MAX)] | None = None
     jwks: dict[str, Any] | None = None
     tls_client_auth_subject_dn: str | None = None
-    set_signing_alg: SigningAlg = "PS256"
+    set_signing_alg: SigningAlg | None = None
     scope: str = clients.SCOPES[0]
 
 
@@ -112,7 +112,7 @@ class AdminClientRoutes:
 
     async def add(self, ask: Ask, body: ClientBody) -> RegisteredView:
         refuse_secret(body.token_endpoint_auth_method, self._options)
-        made = await self._database.write(clients.add, registration(body), ask.actor)
+        made = await self._database.write(clients.add, registration(body, self._options), ask.actor)
         await self._warn()
         return view_of_registered(made)
 
@@ -146,14 +146,14 @@ class AdminClientRoutes:
         return Page([view_of_action(each) for each in page.items], page.next)
 
 
-def registration(body: ClientBody) -> Registration:
+def registration(body: ClientBody, options: AccessOptions) -> Registration:
     return Registration(
         body.name,
         body.token_endpoint_auth_method,
         body.client_id,
         body.jwks,
         body.tls_client_auth_subject_dn,
-        body.set_signing_alg,
+        body.set_signing_alg or options.set_signing_alg,
         body.scope,
     )
 

@@ -27,7 +27,7 @@ class KeySet(msgspec.Struct):
 
 
 class RotateBody(msgspec.Struct, forbid_unknown_fields=True):
-    alg: str = "PS256"
+    alg: str | None = None
 
 
 class KeyList(msgspec.Struct):
@@ -35,9 +35,10 @@ class KeyList(msgspec.Struct):
 
 
 class KeyRoutes:
-    def __init__(self, database: Database, rotation: KeyRotation) -> None:
+    def __init__(self, database: Database, rotation: KeyRotation, default_alg: str) -> None:
         self._database = database
         self._rotation = rotation
+        self._default_alg = default_alg
 
     def routes(self) -> list[Route]:
         def route(method: str, path: str, handler: Any, access: Access, summary: str, **more: Any) -> Route:
@@ -71,7 +72,8 @@ class KeyRoutes:
 
     async def rotate(self, ask: Ask, body: RotateBody) -> Rotated:
         """The new key is published now and signs after the lead, so that everybody has seen it before."""
-        return await self._rotation.rotate(event_keys.checked_algorithm(body.alg), ask.actor)
+        alg = self._default_alg if body.alg is None else event_keys.checked_algorithm(body.alg)
+        return await self._rotation.rotate(alg, ask.actor)
 
     async def withdraw(self, ask: Ask) -> Withdrawn:
         """The key is published no more, from this moment, and another signs.

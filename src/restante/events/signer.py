@@ -46,9 +46,9 @@ INTERVAL_SECONDS = 5.0
 class SignerOptions:
     """`issuer` is the tokens' `iss`; the other two are in Open Banking's header."""
 
-    issuer: str
-    header_issuer: str
-    trust_anchor: str
+    issuer: str = "http://127.0.0.1:8080"
+    header_issuer: str = "http://127.0.0.1:8080"
+    trust_anchor: str = "openbanking.org.uk"
 
 
 @dataclass(slots=True)

@@ -25,8 +25,9 @@ from restante.web.routes import Route
 class TokenOptions:
     """`processes` is how many sign at once, 0 for one a core; `is_shared` where several nodes have one database."""
 
-    signer: SignerOptions
+    signer: SignerOptions = field(default_factory=SignerOptions)
     rotation: RotationOptions = field(default_factory=RotationOptions)
+    default_alg: str = "PS256"
     processes: int = 0
     is_shared: bool = False
 
@@ -34,13 +35,15 @@ class TokenOptions:
 class EventTokens:
     def __init__(self, database: Database, master_key: MasterKey, options: TokenOptions) -> None:
         self._database = database
+        self._options = options
         pool = SignPool(options.processes)
         self.signer = Signer(database, master_key, pool, options.signer, is_shared=options.is_shared)
         self.rotation = KeyRotation(database, master_key, options.rotation)
         self.published = 0
 
     def routes(self) -> list[Route]:
-        return [*AdminEventRoutes(self._database).routes(), *KeyRoutes(self._database, self.rotation).routes()]
+        keys = KeyRoutes(self._database, self.rotation, self._options.default_alg)
+        return [*AdminEventRoutes(self._database).routes(), *keys.routes()]
 
     def services(self) -> Iterator[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
         """What runs for as long as the server does."""

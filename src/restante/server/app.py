@@ -89,7 +89,9 @@ class Node:
         )
         self.gate = Gate(self.database, self.tokens, self.collector_tokens, self.client_tokens, self.peers)
         self.event_access = EventAccess(self.database, self.peers, access)
-        self.events = EventsParts(self.database, master_key, self.client_tokens, events_options(settings))
+        self.events = EventsParts(
+            self.database, master_key, self.client_tokens, events_options(settings, is_shared=engine.is_shared)
+        )
         self.commands = CommandsParts(self.database, master_key, self.collector_tokens, commands_options(settings))
         self.presence = Presence(self.database)
         self.poll = Poll(LogReader(self.database), self.presence, poll_options(settings))

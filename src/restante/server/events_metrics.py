@@ -1,7 +1,7 @@
 """The metrics of event polling. What was counted is read from the totals; what waits, from the database, when somebody
 asks. No label carries a client: their number is not bounded."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -20,6 +20,10 @@ EVENTS_METRICS = {
     "restante_events_errored": "Events that clients could not use.",
     "restante_parked_event_polls": "Polls that wait for an event now.",
     "restante_event_inbox": "Events in the inboxes, by how they stand.",
+    "restante_events_published": "Events published through this server, counted for each client.",
+    "restante_events_signed": "Event tokens signed.",
+    "restante_events_sign_failures": "Times an event could not be signed, because its key cannot be opened.",
+    "restante_event_signing_seconds": "CPU time that the signing processes spent signing.",
 }
 
 
@@ -59,6 +63,11 @@ class EventsMetrics(Collector):
         parked = self._events.poll.bell.waiting_count
         yield _family(GaugeMetricFamily, "restante_parked_event_polls", {"": parked})
         yield _family(GaugeMetricFamily, "restante_event_inbox", self._standings, "status")
+        tokens, signed = self._events.tokens, self._events.tokens.signer.totals
+        yield _family(CounterMetricFamily, "restante_events_published", {"": tokens.published})
+        yield _family(CounterMetricFamily, "restante_events_signed", {"": signed.signed})
+        yield _family(CounterMetricFamily, "restante_events_sign_failures", {"": signed.failed})
+        yield _family(CounterMetricFamily, "restante_event_signing_seconds", {"": signed.cpu_seconds})
 
     def describe(self) -> list[Metric]:
         return []
@@ -67,7 +76,7 @@ class EventsMetrics(Collector):
 def _family(
     kind: type[CounterMetricFamily] | type[GaugeMetricFamily],
     name: str,
-    values: dict[str, int],
+    values: Mapping[str, float],
     label: str | None = None,
 ) -> Metric:
     family = kind(name, EVENTS_METRICS[name], labels=[label] if label else None)

@@ -8,8 +8,11 @@ from restante.core.backoff import Backoff
 from restante.delivery.dispatcher import DispatcherOptions
 from restante.events.access import AccessOptions
 from restante.events.inbox import InboxOptions
+from restante.events.key_rotation import RotationOptions
 from restante.events.parts import EventsOptions
 from restante.events.poll import PollOptions as EventPollOptions
+from restante.events.signer import SignerOptions
+from restante.events.token_parts import TokenOptions
 from restante.server.settings import Settings
 from restante.updates.poll import PollOptions
 
@@ -76,6 +79,7 @@ def access_options(settings: Settings) -> AccessOptions:
         events_path=settings.events_base + "/events",
         events_max=settings.events_max,
         events_wait_seconds=settings.events_wait_seconds,
+        set_signing_alg=settings.event_signing_alg,
     )
 
 
@@ -86,8 +90,34 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def events_options(settings: Settings) -> EventsOptions:
+def token_options(settings: Settings, *, is_shared: bool = False) -> TokenOptions:
+    issuer = event_issuer(settings)
+    return TokenOptions(
+        signer=SignerOptions(
+            issuer=issuer,
+            header_issuer=settings.event_header_issuer or issuer,
+            trust_anchor=settings.event_trust_anchor,
+        ),
+        rotation=RotationOptions(
+            days=settings.event_key_rotation_days,
+            lead_seconds=settings.event_key_lead_seconds,
+            overlap_seconds=settings.event_key_overlap_days * 86_400,
+        ),
+        default_alg=settings.event_signing_alg,
+        processes=settings.event_signing_processes,
+        is_shared=is_shared,
+    )
+
+
+def event_issuer(settings: Settings) -> str:
+    """Who issues event tokens."""
+    scheme = "http" if settings.tls_certificate is None else "https"
+    return settings.event_issuer or settings.public_url or f"{scheme}://{settings.listen}"
+
+
+def events_options(settings: Settings, *, is_shared: bool = False) -> EventsOptions:
     return EventsOptions(
+        tokens=token_options(settings, is_shared=is_shared),
         base=settings.events_base,
         keep_acknowledged_days=settings.events_keep_acknowledged_days,
         poll=EventPollOptions(

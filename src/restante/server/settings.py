@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 from restante.commands.rate_windows import RateRules
+from restante.events.jws import ALGORITHMS
 from restante.identity.issuers import OutsideIssuer
 from restante.server.access_setting_kinds import Addresses, File, Networks
 from restante.server.command_setting_kinds import CommandTypes, RateLimits, TypeNames
+from restante.server.event_setting_kinds import Uri, Words
 from restante.server.outside_setting_kinds import OutboxUrls, OutsideAddresses
 from restante.server.setting_kinds import (
     Address,
@@ -301,6 +303,36 @@ class Settings:
     ] = False
     events_keep_acknowledged_days: Annotated[
         int, Whole(0, 3650), "How long acknowledged events are kept before they are evicted."
+    ] = 30
+    event_issuer: Annotated[
+        str | None,
+        Uri(),
+        "The `iss` of event tokens; without it, the public address, or else where the server listens.",
+    ] = None
+    event_header_issuer: Annotated[
+        str | None,
+        Words(),
+        "Open Banking's `iss` in the header of event tokens, as the trust anchor knows us; without it, the `iss`.",
+    ] = None
+    event_trust_anchor: Annotated[
+        str, Words(), "Open Banking's `tan` in the header of event tokens: who vouches for the keys."
+    ] = "openbanking.org.uk"
+    event_signing_alg: Annotated[
+        Literal["PS256", "ES256", "EdDSA", "RS256"],
+        OneOf(ALGORITHMS),
+        "What event tokens are signed with for clients that are registered without a wish of their own.",
+    ] = "PS256"
+    event_signing_processes: Annotated[
+        int, Whole(0, 1024), "How many processes sign event tokens; 0: one for each core."
+    ] = 0
+    event_key_rotation_days: Annotated[
+        int, Whole(0, 3650), "After how long an event signing key is followed by a new one; 0: never by itself."
+    ] = 90
+    event_key_lead_seconds: Annotated[
+        int, Whole(0, 2_592_000), "How long a new event signing key is published before it signs."
+    ] = 86_400
+    event_key_overlap_days: Annotated[
+        int, Whole(0, 3650), "How long an event signing key is published after another has taken over."
     ] = 30
     connections_max: Annotated[
         int, Whole(1, 10_000_000), "How many connections are open at most; further ones are refused."
