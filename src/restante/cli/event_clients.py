@@ -1,6 +1,5 @@
 """`restante events clients`: who may poll for events. A secret is shown once."""
 
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +16,6 @@ from restante.events import clients, routes_admin_clients
 from restante.events.clients import Registered, Registration
 from restante.events.routes_admin_clients import ClientView
 from restante.server.options import access_options
-from restante.server.settings_sources import load
 from restante.web.paging import Window, page_of_items
 
 app = typer.Typer(no_args_is_help=True, help="Clients of event polling.")
@@ -148,7 +146,7 @@ def _keys(path: Path | None) -> Any:
 
 def _warn(data: Path | None) -> None:
     """Who has clients must know how they reach the server, if it is started with these settings."""
-    for warning in access_options(load({"data": data}, os.environ)).warnings():
+    for warning in access_options(settings_of(data)).warnings():
         complain(warning)
 
 
