@@ -4,6 +4,7 @@ import pytest
 
 from restante.server.setting_kinds import (
     Address,
+    BasePath,
     Explained,
     Folder,
     Fraction,
@@ -38,6 +39,10 @@ BASE64_KEY = "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="
         (ListenAddress(), "localhost:65535", Address("localhost", 65535)),
         (PublicUrl(), "https://updates.example.com/", "https://updates.example.com"),
         (PublicUrl(), "http://[::1]:8080", "http://[::1]:8080"),
+        (BasePath(), "/open-banking/v4.0", "/open-banking/v4.0"),
+        (BasePath(), "/a/", "/a"),
+        (BasePath(), "/", ""),
+        (BasePath(), "", ""),
         (KeyText(), HEX_KEY, HEX_KEY),
         (KeyText(), BASE64_KEY, BASE64_KEY),
         (KeyText(), f" {BASE64_KEY.rstrip('=')}\n", BASE64_KEY.rstrip("=")),
@@ -59,6 +64,7 @@ def test_reads(kind: Kind, raw: object, value: object) -> None:
         *((ListenAddress(), raw) for raw in ("8080", ":8080", "a:65536", "::1:80", "[x]:80", "a:b", "a b:1", 80)),
         *((PublicUrl(), raw) for raw in ("host", "ftp://host", "https://", "https://host/path", "https://host?q")),
         *((PublicUrl(), raw) for raw in ("https://u:p@host", "https://host:x", "https://ho st", "https://host:0", 1)),
+        *((BasePath(), raw) for raw in ("a", "a/b", "//", "/a//b", "/a b", "/{a}", "/ä", "/a?b", 1, None)),
         *((KeyText(), raw) for raw in ("", "ab" * 31, "zz" * 32, "é", 5, BASE64_KEY[:-4])),
     ],
 )
