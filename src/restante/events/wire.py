@@ -127,9 +127,14 @@ class EventsShape:
         return json_answer(_encoder.encode(body), error.status, *headers)
 
     def in_answer_to(self, request: Request, answer: Answer) -> Answer:
-        sent = request.headers.getlist(INTERACTION_ID.decode())
-        given = sent[0].encode("latin-1") if len(sent) == 1 else b""
+        sent = _interaction_ids(request)
+        given = sent[0] if len(sent) == 1 else b""
         return answer.with_headers((INTERACTION_ID, given if IS_INTERACTION_ID(given) else new_interaction_id()))
+
+
+def _interaction_ids(request: Request) -> list[bytes]:
+    """As they were sent, without the blanks that may surround a header's value: not every server cuts them off."""
+    return [value.strip(b" \t") for name, value in request.headers.raw if name == INTERACTION_ID]
 
 
 def new_interaction_id() -> bytes:
@@ -172,8 +177,8 @@ def require_acceptable(request: Request) -> None:
     accept = ",".join(request.headers.getlist("accept"))
     if not accepts_json(accept.encode("latin-1")):
         raise NotAcceptable()
-    sent = request.headers.getlist(INTERACTION_ID.decode())
-    if len(sent) > 1 or (sent and not IS_INTERACTION_ID(sent[0].encode("latin-1"))):
+    sent = _interaction_ids(request)
+    if len(sent) > 1 or (sent and not IS_INTERACTION_ID(sent[0])):
         raise InvalidHeader("x-fapi-interaction-id", "one value of 1 to 128 letters, digits and any of _.~:+/=-")
 
 
