@@ -148,7 +148,7 @@ def _fetched_directly(bank: event_bank.EventBank) -> float:
 def polls_by_inbox_size(small: int = 1_000, large: int = 1_000_000, clients: int = 1_000) -> dict[str, float]:
     """What a poll for 100 costs with a thousand events waiting and with a million: alone, and acknowledging 100.
 
-    In processor time, the kernel's for reading files in it. The thousand are five clients' 200, so that also a poll that
+    In processor time, the kernel's for reading files in it. The thousand are five clients' 200, so that a poll that
     acknowledges 100 is handed 100; the million are a thousand clients'.
     """
     with tempfile.TemporaryDirectory() as name:
