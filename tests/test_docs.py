@@ -38,7 +38,7 @@ CLIENT_PAGE = DOCS / "device-updates.md"
 OPERATOR_PAGE = DOCS / "operator-guide.md"
 RUNBOOK = DOCS / "operations.md"
 EDGE_PAGES = [DOCS / "edge-commands.md", DOCS / "edge-operations.md"]
-EVENT_PAGES = sorted(DOCS.glob("event-*.md"))
+EVENT_PAGES = [*sorted(DOCS.glob("event-*.md")), DOCS / "shared-signals.md"]
 PAGES = [README, REPOSITORY / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 
 # The other pages' examples go on from where these leave off: signed in, one device registered.

@@ -215,6 +215,16 @@ def test_tls_is_verified_and_not_older_than_1_2() -> None:
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
+@pytest.mark.parametrize("is_ca", [True, False])
+def test_files_that_cannot_be_used_are_noticed_at_once(tmp_path: Path, is_ca: bool) -> None:
+    empty = tmp_path / "empty.pem"
+    empty.touch()
+    for path in (str(tmp_path / "absent.pem"), str(empty)):
+        options = ClientOptions(ca_file=path) if is_ca else ClientOptions(certificate_file=path)
+        with pytest.raises(OSError, match="push_ca, push_certificate or push_key cannot be used"):
+            ReceiverClient(options)
+
+
 URL = CallbackUrl("tpp.example", 443, "/")
 
 

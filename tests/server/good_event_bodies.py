@@ -49,10 +49,53 @@ def _publish(things: EventThings) -> dict[str, Any]:
     }
 
 
+def _subscription(_things: EventThings) -> dict[str, Any]:
+    return {"Data": {"Version": "4.0", "EventTypes": ["urn:uk:org:openbanking:events:resource-update"]}}
+
+
+def _stream(_things: EventThings) -> dict[str, Any]:
+    return {"delivery": {"method": "urn:ietf:rfc:8936"}, "events_requested": ["urn:example:a"], "description": "mine"}
+
+
+def _stream_change(things: EventThings) -> dict[str, Any]:
+    return {"stream_id": things.stream_id, **_stream(things)}
+
+
+def _status(things: EventThings) -> dict[str, Any]:
+    return {"stream_id": things.stream_id, "status": "enabled", "reason": "because"}
+
+
+def _status_by_operator(_things: EventThings) -> dict[str, Any]:
+    return {"status": "paused", "reason": "because"}
+
+
+def _new_subject(things: EventThings) -> dict[str, Any]:
+    return {**_subject(things), "verified": True}
+
+
+def _subject(things: EventThings) -> dict[str, Any]:
+    return {"stream_id": things.stream_id, "subject": {"format": "opaque", "id": "a"}}
+
+
+def _verification(things: EventThings) -> dict[str, Any]:
+    return {"stream_id": things.stream_id, "state": "abc"}
+
+
 EVENT_BODIES: dict[tuple[str, str], list[EventBody]] = {
     **{("POST", f"{base}/events"): [_poll] for base in _BASES},
     ("POST", "/admin/events"): [_publish],
     ("POST", "/admin/events/keys/rotate"): [lambda _: {"alg": "EdDSA"}],
     ("POST", "/admin/clients"): [_client_by_key, _client_by_certificate],
     ("POST", "/admin/clients/{client_id}/rotate"): [lambda _: {"jwks": None, "tls_client_auth_subject_dn": None}],
+    **{("POST", f"{base}/event-subscriptions"): [_subscription] for base in _BASES},
+    **{("PUT", f"{base}/event-subscriptions/{{event_subscription_id}}"): [_subscription] for base in _BASES},
+    ("POST", "/ssf/streams"): [_stream],
+    ("PATCH", "/ssf/streams"): [_stream_change],
+    ("PUT", "/ssf/streams"): [_stream_change],
+    ("POST", "/ssf/streams/{stream_id}/poll"): [_poll],
+    ("POST", "/ssf/status"): [_status],
+    ("POST", "/ssf/subjects:add"): [_new_subject],
+    ("POST", "/ssf/subjects:remove"): [_subject],
+    ("POST", "/ssf/verify"): [_verification],
+    ("POST", "/admin/streams/{stream_id}/status"): [_status_by_operator],
 }

@@ -31,7 +31,7 @@ from restante.web.access import SESSION_COOKIE
 from restante.web.routes import Route
 from tests.identity.population import password_hash
 from tests.server.edge_things import APPROVED_TYPE, EdgeThings, add_edge_things, is_edge
-from tests.server.event_things import EventThings, add_event_things, add_unwelcome, is_event
+from tests.server.event_things import EventThings, add_event_things, add_unwelcome, is_event, is_signals
 from tests.server.serving import Served
 from tests.updates.world import World
 
@@ -68,7 +68,9 @@ class Things(NamedTuple):
 class Inhabited:
     def __init__(self, folder: Path) -> None:
         approved = TypeNames([APPROVED_TYPE])
-        self.served = Served(folder, is_still=True, poll_burst=1_000_000, commands_needing_approval=approved)
+        self.served = Served(
+            folder, is_still=True, poll_burst=1_000_000, events_wait_seconds=0, commands_needing_approval=approved
+        )
         self.node: Node = self.served.node
         self.world = World(self.node.database)
         self.routes = self.node.routes()
@@ -120,9 +122,11 @@ def fill_path(route: Route, things: Things) -> str:
     of_route: Any = things
     if is_edge(route):
         of_route = things.edge.for_route(route)
-    elif is_event(route):
+    elif is_event(route) or is_signals(route):
         of_route = things.events.for_route(route)
-    return re.sub(r"\{(\w+)\}", lambda name: str(getattr(of_route, name[1])), route.path)
+    path = re.sub(r"\{(\w+)\}", lambda name: str(getattr(of_route, name[1])), route.path)
+    # Which stream it is about is said in the query.
+    return f"{path}?stream_id={things.events.stream_id}" if is_signals(route) and route.query else path
 
 
 def dump(conn: Connection) -> dict[str, list[tuple[Any, ...]]]:

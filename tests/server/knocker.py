@@ -7,7 +7,7 @@ import httpx
 
 from restante.web.routes import Access, Route
 from tests.server.edge_things import is_edge
-from tests.server.event_things import is_event
+from tests.server.event_things import is_event, is_signals
 from tests.server.good_bodies import BODIES, good_body
 from tests.server.good_edge_bodies import READ_BY_THEMSELVES
 from tests.server.inhabited import Callers, Headers, Inhabited, Things, fill_path
@@ -29,8 +29,8 @@ class Knocker:
                 return self._callers.headers["device"]
             case Access.collector:
                 return self._callers.headers["collector"]
-            case Access.client:
-                return self._callers.headers["client"]
+            case Access.client | Access.signals_read | Access.signals_manage:
+                return {"authorization": f"Bearer {self.things.events.token_for(route)}"}
             case Access.open:
                 return self._callers.headers["owner"]
         return self._callers.headers["admin key"]
@@ -56,9 +56,8 @@ class Knocker:
         if is_edge(route):
             self.things = self.things._replace(edge=self.inhabited.add_edge_things())
             self._callers.headers["collector"] = {"authorization": f"Bearer {self.things.edge.token}"}
-        if is_event(route):
+        if is_event(route) or is_signals(route):
             self.things = self.things._replace(events=self.inhabited.add_event_things())
-            self._callers.headers["client"] = {"authorization": f"Bearer {self.things.events.token}"}
 
     def things_there(self, route: Route | None = None) -> dict[str, Any]:
         """Everything the database holds; where ACKs are refused, but for the trail that tells of it."""
@@ -75,6 +74,9 @@ def check_refusal(answer: httpx.Response, status: int, *named: str) -> None:
     if answer.request.url.path.startswith("/api/edge/"):
         _check_edge_refusal(answer, named)
         return
+    if "err" in answer.json():
+        _check_signals_refusal(answer, named)
+        return
     if "Errors" in answer.json():
         _check_event_refusal(answer, named)
         return
@@ -85,6 +87,16 @@ def check_refusal(answer: httpx.Response, status: int, *named: str) -> None:
     if named:
         field = error["what"].partition(":")[0]
         assert field.startswith(named), error["what"]
+
+
+def _check_signals_refusal(answer: httpx.Response, named: tuple[str, ...]) -> None:
+    refusal = answer.json()
+    assert set(refusal) == {"err", "description"}
+    if answer.status_code == 400:
+        assert refusal["err"] == "invalid_request"
+        assert ": expected " in refusal["description"]
+    if named:
+        assert refusal["description"].startswith(named), refusal
 
 
 def _check_event_refusal(answer: httpx.Response, named: tuple[str, ...]) -> None:

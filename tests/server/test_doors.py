@@ -12,7 +12,7 @@ import pytest
 from restante.server.app import Node
 from restante.web.routes import Access, Route
 from tests.server.edge_things import is_edge
-from tests.server.event_things import is_event
+from tests.server.event_things import is_event, is_signals
 from tests.server.good_bodies import BODIES, good_body
 from tests.server.inhabited import ABSENT_ID, Callers, Inhabited, Things, fill_path
 from tests.server.route_table import every_route, route_name
@@ -110,6 +110,8 @@ EVENT_ADMITTED: dict[Access, list[str]] = {
     Access.client: ["client"],
     **{access: EDGE_ADMITTED[access] for access in (Access.read, Access.operate, Access.administer)},
 }
+# Receivers of shared signals: as other clients, by the scopes of their tokens.
+SIGNALS_REFUSED = dict.fromkeys((Access.signals_read, Access.signals_manage), EVENT_REFUSED[Access.client])
 # A route that anybody may call is so by being named here, and not by an oversight.
 OPEN = {
     "POST /auth/device",
@@ -123,6 +125,8 @@ OPEN = {
     "POST /token",
     "GET /jwks.json",
     "GET /.well-known/oauth-authorization-server",
+    "GET /.well-known/ssf-configuration",
+    "GET /developer",
     "GET /healthz",
     "GET /readyz",
     "GET /metrics",
@@ -170,8 +174,7 @@ def test_who_may_not_enter_is_refused_and_changes_nothing(
 ) -> None:
     body = good_body(inhabited, route, things)
     before = inhabited.dump()
-    refused = EDGE_REFUSED if is_edge(route) else EVENT_REFUSED if is_event(route) else REFUSED
-    for caller, status in refused[route.access].items():
+    for caller, status in refused_at(route)[route.access].items():
         if "another origin" in caller and route.method == "GET":
             continue
         path = path_for(route, caller, things, callers)
@@ -179,6 +182,14 @@ def test_who_may_not_enter_is_refused_and_changes_nothing(
         assert answer.status_code == status, f"{caller}: {answer.text}"
         check_refusal(route, answer)
     assert inhabited.dump() == before
+
+
+def refused_at(route: Route) -> dict[Access, dict[str, int]]:
+    if is_edge(route):
+        return EDGE_REFUSED
+    if is_signals(route):
+        return SIGNALS_REFUSED
+    return EVENT_REFUSED if is_event(route) else REFUSED
 
 
 def check_refusal(route: Route, answer: httpx.Response) -> None:
@@ -190,7 +201,9 @@ def check_refusal(route: Route, answer: httpx.Response) -> None:
         assert not answer.content or answer.json()["Code"] == "403 Forbidden"
         return
     assert answer.headers["content-type"] == "application/json"
-    if is_edge(route):
+    if is_signals(route):
+        assert answer.json()["err"] == {401: "authentication_failed", 403: "access_denied"}[answer.status_code]
+    elif is_edge(route):
         assert set(answer.json()) == {"error", "message"}
         assert answer.json()["error"] == EDGE_CODES[answer.status_code]
         assert answer.json()["message"]
@@ -207,7 +220,7 @@ def test_who_may_enter_is_admitted(inhabited: Inhabited, callers: Callers, route
     if is_edge(route):
         check_edge_admits(inhabited, callers, route)
         return
-    if is_event(route):
+    if is_event(route) or is_signals(route):
         check_event_admits(inhabited, callers, route)
         return
     for caller in ADMITTED[route.access]:
@@ -233,11 +246,11 @@ def check_edge_admits(inhabited: Inhabited, callers: Callers, route: Route) -> N
 
 
 def check_event_admits(inhabited: Inhabited, callers: Callers, route: Route) -> None:
-    for caller in EVENT_ADMITTED[route.access]:
+    for caller in ["client"] if is_signals(route) else EVENT_ADMITTED[route.access]:
         things = callers.things._replace(events=inhabited.add_event_things())
         headers = callers.headers[caller]
         if caller == "client":
-            headers = {"authorization": f"Bearer {things.events.token}"}
+            headers = {"authorization": f"Bearer {things.events.token_for(route)}"}
         answer = inhabited.ask(route, fill_path(route, things), headers, good_body(inhabited, route, things))
         assert answer.status_code == route.status, f"{caller}: {answer.text}"
 
@@ -251,12 +264,12 @@ def test_open_routes_are_the_ones_we_know() -> None:
 def test_what_changes_things_is_not_for_those_who_may_only_look(route: Route) -> None:
     looking = {Access.read, Access.oversee}
     changing = {Access.operate, Access.steer, Access.approve, Access.administer}
-    machines = {Access.device, Access.collector, Access.client}
+    machines = {Access.device, Access.collector, Access.client, Access.signals_read, Access.signals_manage}
     assert route.access in machines | (looking if route.method == "GET" else changing)
 
 
 def test_every_access_in_use_is_in_the_tables() -> None:
-    used = {route.access for route in GUARDED if not is_edge(route) and not is_event(route)}
+    used = {route.access for route in GUARDED if not (is_edge(route) or is_event(route) or is_signals(route))}
     assert used == set(REFUSED) == set(ADMITTED)
     used_of_edge = {route.access for route in GUARDED if is_edge(route)}
     assert used_of_edge == set(EDGE_REFUSED) == set(EDGE_ADMITTED)

@@ -5,6 +5,9 @@ from restante.core.acknowledgement import Fault, verdicts_of
 from restante.database.database import Database
 from restante.events import inbox
 from restante.events.inbox import InboxOptions, Wish
+from restante.events.push import PushOptions
+from restante.events.push_parts import EventPush
+from restante.identity.master_key import MasterKey
 from restante.server.events_metrics import EVENTS_METRICS, EventsMetrics, standings
 from tests.events import bank
 from tests.events.polling import Desk
@@ -29,7 +32,9 @@ async def test_what_was_done_is_counted(database: Database) -> None:
     await desk.ask(client.id).sets()
     await desk.ask(client.id, ack=("a",)).sets()
     waiting = desk.ask(client.id, waits=True)
-    metrics = EventsMetrics(database, desk.parts)
+    push = EventPush(database, MasterKey(bytes(32)), PushOptions(), [""], None)
+    push.pusher.totals.delivered = 3
+    metrics = EventsMetrics(database, desk.parts, push)
     await metrics.refresh()
     samples = {
         (sample.name, *sample.labels.values()): sample.value
@@ -41,7 +46,11 @@ async def test_what_was_done_is_counted(database: Database) -> None:
     assert samples["restante_events_delivered_total",] == samples["restante_events_acknowledged_total",] == 1
     assert samples["restante_parked_event_polls",] == 1
     assert samples["restante_event_inbox", "delivered"] == 0
+    assert samples["restante_event_pushes_total", "delivered"] == 3
+    assert samples["restante_event_pushes_total", "failed"] == 0
+    assert samples["restante_event_pushes_given_up_total",] == samples["restante_event_circuits_open",] == 0
     assert metrics.describe() == []
+    push.close()
     desk.poll.abandon(waiting.parked)
 
 

@@ -190,13 +190,16 @@ class _Choice(NamedTuple):
 
 
 def _choose(conn: Connection, options: InboxOptions, wish: Wish) -> _Choice:
+    through = _open_through(conn, wish)
     rows = _candidates(conn, options, wish) if wish.limit else []
+    if through is not None:
+        rows = [row for row in rows if row["id"] <= through]
     able = ready_before_unsigned([row["status"] for row in rows])
     sizes = [len(row["jti"]) + len(row["text"]) for row in rows[:able]]
     chosen = rows[: how_many_fit(sizes, wish.limit, options.answer_bytes_max)]
     if len(rows) > len(chosen):
         more = True
-    elif wish.limit and not _hides_some(options):
+    elif through is not None or (wish.limit and not _hides_some(options)):
         more = False
     else:
         more = _count(conn, options, wish, len(chosen) + 1) > len(chosen)
@@ -205,6 +208,16 @@ def _choose(conn: Connection, options: InboxOptions, wish: Wish) -> _Choice:
     # Those that went wrong may be older than the newest that is handed out.
     ids = sorted(row["id"] for row in chosen)
     return _Choice(ids, Handed(sets, more, conn.now_ms, look_again_ms))
+
+
+def _open_through(conn: Connection, wish: Wish) -> int | None:
+    """The last event that is handed out where a stream of shared signals is stopped; None: nothing is held back."""
+    if wish.profile != SHARED_SIGNALS:
+        return None
+    row = conn.one(SQL.stream_of, client=wish.client)
+    if row is None:
+        return 0
+    return None if row["status"] == "enabled" else int(row["open_through"] or 0)
 
 
 def _hides_some(options: InboxOptions) -> bool:

@@ -50,6 +50,10 @@ UPDATE event_inbox
 SET status = 'errored', errored_at = :now_ms, err = :err, err_description = :description, push_at = NULL
 WHERE jti = :jti AND client = :client AND status IN ('ready', 'errored')
 
+-- name: stream_of
+-- Whether a receiver of shared signals is handed anything, and up to which event where its stream is stopped.
+SELECT status, open_through FROM event_streams WHERE client = :client
+
 -- name: open_events
 -- The oldest events of a client that are not in anybody's delivery window, with their texts.
 SELECT inbox.id, inbox.status, texts.jti, texts.text

@@ -33,6 +33,7 @@ from restante.events.totals import EventTotals
 from restante.events.wire import SHAPE
 from restante.web.answer import Answer, json_answer
 from restante.web.refusals import refusal_in
+from restante.web.routes import Shape
 
 Reply = Callable[[Answer], None]
 
@@ -94,6 +95,7 @@ class EventPoll:
         totals: EventTotals,
         *,
         profile: str = OPEN_BANKING,
+        shape: Shape = SHAPE,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.options = options
@@ -103,6 +105,7 @@ class EventPoll:
         self._database = database
         self._presence = presence
         self._profile = profile
+        self._shape = shape
         self._monotonic = monotonic
         self._operation: HotOperation[ParkedPoll, Handed | None] = HotOperation(self._take_many)
         # Looks at snapshots that are under way; the loop itself remembers tasks but weakly.
@@ -168,7 +171,7 @@ class EventPoll:
     def turn_away(self, client: int) -> None:
         """The client's access has ended: nobody waits with it any longer."""
         for poll in self.bell.waiting_for(client):
-            self._end(poll, refusal_in(SHAPE, NotAuthenticated("the access token was ended")))
+            self._end(poll, refusal_in(self._shape, NotAuthenticated("the access token was ended")))
 
     def close(self) -> None:
         """Answer every parked poll now, and park no more: the server is going down."""
@@ -208,7 +211,7 @@ class EventPoll:
         poll.is_looking = False
         if isinstance(handed, Failed):
             if not poll.over:
-                self._end(poll, refusal_in(SHAPE, handed.error))
+                self._end(poll, refusal_in(self._shape, handed.error))
         elif handed is not None:
             self._count(handed)
             self._learn(poll, looked_at, handed)

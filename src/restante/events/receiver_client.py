@@ -63,14 +63,17 @@ class ClientOptions:
 
 
 def tls_context(options: ClientOptions) -> ssl.SSLContext:
-    """Certificates are verified and must be for the host; TLS 1.2 at least. OSError or ssl.SSLError for bad files."""
+    """Certificates are verified and must be for the host; TLS 1.2 at least. OSError for files that are not good."""
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    if options.ca_file is not None:
-        context.load_verify_locations(options.ca_file)
-    if options.certificate_file is not None:
-        context.load_cert_chain(options.certificate_file, options.key_file)
+    try:
+        if options.ca_file is not None:
+            context.load_verify_locations(options.ca_file)
+        if options.certificate_file is not None:
+            context.load_cert_chain(options.certificate_file, options.key_file)
+    except OSError as error:
+        raise OSError(f"push_ca, push_certificate or push_key cannot be used: {_reason(error)}") from error
     return context
 
 
@@ -114,7 +117,8 @@ class ReceiverClient:
         self.options = options
         self._resolver = Resolver()
         self._resolve = resolve or self._resolver
-        self._tls = tls_context(options)
+        # The system's authorities are many: they are read when first needed, unless there is something to check.
+        self._tls = tls_context(options) if options.ca_file or options.certificate_file else None
 
     async def check(self, url: CallbackUrl) -> None:
         """NotReachable, with the reason, if we would not call this address."""
@@ -125,6 +129,9 @@ class ReceiverClient:
             raise NotReachable(f"the host {url.host} is not resolved in time") from None
 
     async def connect(self, url: CallbackUrl) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to one of the host's addresses; NotReachable if there is none to be had."""
+        if self._tls is None:
+            self._tls = tls_context(self.options)
         problem = ""
         for address in await checked_addresses(self._resolve, url, self.options.allowed):
             try:

@@ -28,7 +28,7 @@ TYPES_MAX = 200
 STREAM_QUERY = (Query("stream_id", "which stream", {"type": "string"}),)
 
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
-Types = Annotated[list[Annotated[str, Meta(max_length=2048)]], Meta(max_length=TYPES_MAX)]
+Types = Annotated[list[Annotated[str, Meta(max_length=2048, pattern=r"^[^\x00]*\Z")]], Meta(max_length=TYPES_MAX)]
 Description = Annotated[str, Meta(max_length=1024, pattern=r"^[^\x00]*\Z")]
 # As a header can carry it.
 Authorization = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^[!-~]([ -~]*[!-~])?\Z")]

@@ -21,6 +21,7 @@ from restante.events import publishing, receivers
 from restante.events.claims import checked_event
 from restante.events.event_catalogue import STREAM_UPDATED, VERIFICATION
 from restante.events.inbox import InboxChanged
+from restante.events.public_ids import known_form
 from restante.events.recipients import Recipient
 
 SQL = queries_beside(__file__)
@@ -95,9 +96,14 @@ def list_all(conn: Connection, client: int) -> list[Stream]:
     return [_stream(row) for row in conn.all(SQL.streams_of, client=client)]
 
 
+def list_some(conn: Connection, after: int, limit: int) -> list[Stream]:
+    """Streams of all clients, in the order of their rows."""
+    return [_stream(row) for row in conn.all(SQL.streams, after=after, limit=limit)]
+
+
 def get(conn: Connection, client: int, public_id: str) -> Stream:
     """The client's stream; another's looks as one that is not there."""
-    row = conn.one(SQL.stream, client=client, public_id=public_id)
+    row = conn.one(SQL.stream, client=client, public_id=known_form(public_id, NOT_THERE))
     if row is None:
         raise NotFound(NOT_THERE)
     return _stream(row)
@@ -142,7 +148,7 @@ def set_status(conn: Connection, client: int, public_id: str, status: Status, re
 
 def set_status_ourselves(conn: Connection, public_id: str, status: Status, reason: str | None) -> Stream:
     """As an operator wishes: the receiver is told, as the last thing before the stream stops or the first after."""
-    row = conn.one(SQL.lock_any_stream, public_id=public_id)
+    row = conn.one(SQL.lock_any_stream, public_id=known_form(public_id, NOT_THERE))
     if row is None:
         raise NotFound(NOT_THERE)
     stream = _stream(row)
@@ -197,7 +203,7 @@ def _tell(conn: Connection, stream: Stream, event_type: str, members: dict[str, 
 
 
 def _locked(conn: Connection, client: int, public_id: str) -> Stream:
-    row = conn.one(SQL.lock_stream, client=client, public_id=public_id)
+    row = conn.one(SQL.lock_stream, client=client, public_id=known_form(public_id, NOT_THERE))
     if row is None:
         raise NotFound(NOT_THERE)
     return _stream(row)

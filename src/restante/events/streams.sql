@@ -22,6 +22,14 @@ FROM event_streams AS s JOIN event_clients AS c ON c.id = s.client
 LEFT JOIN event_receivers AS r ON r.client = s.client AND r.profile = 'shared-signals'
 WHERE s.client = :client ORDER BY s.id
 
+-- name: streams
+-- A page of all clients' streams.
+SELECT s.id, s.public_id, s.client, c.client_id, s.status, s.status_reason, s.events_requested, s.events_delivered,
+       s.description, r.url AS push_url
+FROM event_streams AS s JOIN event_clients AS c ON c.id = s.client
+LEFT JOIN event_receivers AS r ON r.client = s.client AND r.profile = 'shared-signals'
+WHERE s.id > :after ORDER BY s.id LIMIT :limit
+
 -- name: lock_stream
 -- A stream that is about to be changed.
 SELECT s.id, s.public_id, s.client, c.client_id, s.status, s.status_reason, s.events_requested, s.events_delivered,

@@ -12,11 +12,13 @@ from restante.core.errors import NotFound
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.events import receivers
+from restante.events.public_ids import known_form
 from restante.events.wire import AlreadyExists
 
 SQL = queries_beside(__file__)
 
 PROFILE: receivers.Profile = "open-banking"
+NOT_THERE = "there is no such event subscription"
 
 
 class AlreadySubscribed(AlreadyExists):
@@ -54,18 +56,19 @@ def find(conn: Connection, client: int) -> Subscription | None:
 
 def replace(conn: Connection, client: int, public_id: str, wish: Wish) -> Subscription:
     """Change the subscription, if it is the client's; another's and an absent one look the same."""
+    public_id = known_form(public_id, NOT_THERE)
     before = conn.one(SQL.lock_subscription, client=client, public_id=public_id)
     row = conn.one(SQL.replace_subscription, client=client, public_id=public_id, now_ms=conn.now_ms, **_columns(wish))
     if before is None or row is None:
-        raise NotFound("there is no such event subscription")
+        raise NotFound(NOT_THERE)
     if before["callback_url"] != wish.callback_url:
         _notify_at(conn, client, wish.callback_url)
     return _subscription(row)
 
 
 def delete(conn: Connection, client: int, public_id: str) -> None:
-    if not conn.run(SQL.delete_subscription, client=client, public_id=public_id):
-        raise NotFound("there is no such event subscription")
+    if not conn.run(SQL.delete_subscription, client=client, public_id=known_form(public_id, NOT_THERE)):
+        raise NotFound(NOT_THERE)
     receivers.remove(conn, client, PROFILE)
 
 

@@ -24,8 +24,12 @@ from restante.delivery.presence import Presence
 from restante.delivery.retention import Retention
 from restante.delivery.signals import Signal
 from restante.delivery.sources import Source, own_source
+from restante.events import push_queue
 from restante.events.access_parts import EventAccess
-from restante.events.parts import EventsParts
+from restante.events.parts import EventsOptions, EventsParts
+from restante.events.portal import PortalRoutes
+from restante.events.push_parts import EventPush
+from restante.events.signals_parts import SharedSignals
 from restante.identity import retention as identity_retention
 from restante.identity.client_tokens import ClientTokens
 from restante.identity.collector_tokens import CollectorTokens
@@ -42,7 +46,16 @@ from restante.server.fast_lane import LaneShared
 from restante.server.health import HealthRoutes
 from restante.server.metrics import Metrics, MetricsSources
 from restante.server.openapi import DocsRoutes
-from restante.server.options import access_options, commands_options, dispatcher_options, events_options, poll_options
+from restante.server.options import (
+    access_options,
+    commands_options,
+    dispatcher_options,
+    events_options,
+    poll_options,
+    portal_facts,
+    push_options,
+    signals_options,
+)
 from restante.server.outside_outboxes import OutsideOutboxes
 from restante.server.post_forms import PostForms
 from restante.server.request_forms import RequestForms
@@ -89,9 +102,12 @@ class Node:
         )
         self.gate = Gate(self.database, self.tokens, self.collector_tokens, self.client_tokens, self.peers)
         self.event_access = EventAccess(self.database, self.peers, access)
-        self.events = EventsParts(
-            self.database, master_key, self.client_tokens, events_options(settings, is_shared=engine.is_shared)
+        events = events_options(settings, is_shared=engine.is_shared)
+        self.events = EventsParts(self.database, master_key, self.client_tokens, events)
+        self.event_push = EventPush(
+            self.database, master_key, push_options(settings), events.bases(), settings.public_url
         )
+        self.signals = self._signals(events)
         self.commands = CommandsParts(self.database, master_key, self.collector_tokens, commands_options(settings))
         self.presence = Presence(self.database)
         self.poll = Poll(LogReader(self.database), self.presence, poll_options(settings))
@@ -129,7 +145,19 @@ class Node:
                 self.outside_outboxes,
                 self.events,
                 self.event_access.totals,
+                self.event_push,
             )
+        )
+
+    def _signals(self, events: EventsOptions) -> SharedSignals:
+        return SharedSignals(
+            self.database,
+            self.master_key,
+            self.event_push.pusher.client,
+            self.events.presence,
+            self.events.totals,
+            events.poll,
+            signals_options(self.settings),
         )
 
     def append(self, conn: Connection, device_id: int, signals: list[Signal]) -> object:
@@ -165,6 +193,9 @@ class Node:
             *self.commands.routes(),
             *self.event_access.routes(),
             *self.events.routes(),
+            *self.event_push.routes(),
+            *self.signals.routes(),
+            *PortalRoutes(portal_facts(self.settings)).routes(),
             *HealthRoutes(self.database, self.settings.data, self._away).routes(),
             *self.metrics.routes(),
         ]
@@ -199,6 +230,7 @@ class Node:
             Service("buckets", every(60.0, self._forget_full_buckets)),
             *(Service(name, run) for name, run in self.commands.services()),
             *(Service(name, run) for name, run in self.events.services()),
+            Service("event push", self.event_push.pusher.run, self.event_push.pusher.stop),
         ]
 
     def _tick(self) -> None:
@@ -206,9 +238,10 @@ class Node:
         self.poll.tick(now)
         self.commands.tick(now)
         self.events.tick(now)
+        self.signals.tick(now)
 
     def _forget_full_buckets(self) -> None:
-        for buckets in (self.poll.buckets, self.events.poll.buckets):
+        for buckets in (self.poll.buckets, self.events.poll.buckets, self.signals.poll.buckets):
             buckets.forget_full(time.monotonic())
 
     async def _catch_up(self) -> None:
@@ -263,6 +296,7 @@ def opened(settings: Settings) -> Iterator[Node]:
             if not engine.is_shared:
                 # The folder is ours, so whoever claimed rows is dead: nobody waits for the end of its lease.
                 node.database.write_now(outbox.release_all)
+                node.database.write_now(push_queue.release_all)
             yield node
         finally:
             node.close()

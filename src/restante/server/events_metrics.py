@@ -10,6 +10,7 @@ from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import queries_beside
 from restante.events.parts import EventsParts
+from restante.events.push_parts import EventPush
 
 SQL = queries_beside(__file__)
 
@@ -24,6 +25,9 @@ EVENTS_METRICS = {
     "restante_events_signed": "Event tokens signed.",
     "restante_events_sign_failures": "Times an event could not be signed, because its key cannot be opened.",
     "restante_event_signing_seconds": "CPU time that the signing processes spent signing.",
+    "restante_event_pushes": "Events pushed to receivers, by outcome.",
+    "restante_event_pushes_given_up": "Events that are no longer pushed and left to polling.",
+    "restante_event_circuits_open": "Receivers that failed several times in a row and are spared.",
 }
 
 
@@ -40,13 +44,16 @@ def standings(conn: Connection) -> dict[str, int]:
 class EventsMetrics(Collector):
     """Register it, and have it refreshed before the registry is read."""
 
-    def __init__(self, database: Database, events: EventsParts) -> None:
+    def __init__(self, database: Database, events: EventsParts, push: EventPush) -> None:
         self._database = database
         self._events = events
+        self._push = push
+        self._open_circuits = 0
         self._standings: dict[str, int] = {}
 
     async def refresh(self) -> None:
         self._standings = await self._database.read(standings)
+        self._open_circuits = await self._database.read(self._push.open_circuits)
 
     def collect(self) -> Iterator[Metric]:
         totals = self._events.totals
@@ -68,6 +75,11 @@ class EventsMetrics(Collector):
         yield _family(CounterMetricFamily, "restante_events_signed", {"": signed.signed})
         yield _family(CounterMetricFamily, "restante_events_sign_failures", {"": signed.failed})
         yield _family(CounterMetricFamily, "restante_event_signing_seconds", {"": signed.cpu_seconds})
+        pushed = self._push.pusher.totals
+        outcomes = {"delivered": pushed.delivered, "refused": pushed.refused, "failed": pushed.failed}
+        yield _family(CounterMetricFamily, "restante_event_pushes", outcomes, "outcome")
+        yield _family(CounterMetricFamily, "restante_event_pushes_given_up", {"": pushed.given_up})
+        yield _family(GaugeMetricFamily, "restante_event_circuits_open", {"": self._open_circuits})
 
     def describe(self) -> list[Metric]:
         return []

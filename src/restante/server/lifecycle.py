@@ -101,12 +101,13 @@ def collect_garbage_rarely() -> None:
 
 
 def stop_parking(node: "Node") -> None:
-    bells = (node.poll.bell, node.commands.poll.bell, node.events.poll.bell)
+    bells = (node.poll.bell, node.commands.poll.bell, node.events.poll.bell, node.signals.poll.bell)
     log.info("stopping", parked=sum(bell.waiting_count for bell in bells))
     node.lane.is_closing = True
     node.poll.close()
     node.commands.close()
     node.events.close()
+    node.signals.close()
 
 
 def lifespan_of(node: "Node") -> Lifespan[Starlette]:
@@ -134,9 +135,11 @@ async def running(node: "Node") -> AsyncIterator[None]:
             node.poll.close()
             node.commands.close()
             node.events.close()
+            node.signals.close()
     await node.presence.try_once()
     await node.commands.finish()
     await node.events.finish()
+    node.event_push.close()
     log.info("stopped")
 
 
@@ -152,11 +155,14 @@ def hear(node: "Node", announced: list[object]) -> None:
             node.client_tokens.forget_all()
             node.poll.look_again()
             node.events.poll.bell.ring_all()
+            node.signals.poll.bell.ring_all()
 
 
 def _hear_one(node: "Node", event: object) -> None:
     node.commands.hear(event)
     node.events.hear(event)
+    node.event_push.hear(event)
+    node.signals.hear(event)
     match event:
         case Published():
             node.poll.hear(event)

@@ -19,6 +19,7 @@ from restante.delivery import outbox
 from restante.delivery.dispatcher import Dispatcher
 from restante.events.access import TokenTotals
 from restante.events.parts import EventsParts
+from restante.events.push_parts import EventPush
 from restante.identity.device_tokens import DeviceTokens
 from restante.server.commands_metrics import CommandsMetrics
 from restante.server.events_metrics import EventsMetrics
@@ -43,6 +44,7 @@ class MetricsSources(NamedTuple):
     outboxes: OutsideOutboxes
     events: EventsParts
     token_requests: TokenTotals
+    event_push: EventPush
 
 
 class Meaning(NamedTuple):
@@ -102,7 +104,7 @@ class Metrics:
         self._registry.register(_Collector(self))
         self._commands = CommandsMetrics(sources.database, sources.commands)
         self._registry.register(self._commands)
-        self._events = EventsMetrics(sources.database, sources.events)
+        self._events = EventsMetrics(sources.database, sources.events, sources.event_push)
         self._registry.register(self._events)
 
     def routes(self) -> list[Route]:

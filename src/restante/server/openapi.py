@@ -23,6 +23,9 @@ from restante.web.answer import NO_STORE, Answer, html_answer, json_answer
 from restante.web.ask import Ask
 from restante.web.routes import Access, Handler, Query, Route
 
+# These ids are texts; every other one is a number.
+TEXT_IDS = frozenset(["command_id", "client_id", "event_subscription_id", "stream_id"])
+
 _HERE = Path(__file__).parent
 _MEDIA_TYPES = {".css": b"text/css; charset=utf-8", ".js": b"text/javascript; charset=utf-8"}
 
@@ -137,8 +140,7 @@ def _is_id(name: str) -> bool:
 
 def _path_parameter(name: str) -> dict[str, Any]:
     number = {"type": "integer", "format": "int64", "minimum": 0}
-    # A command's id is a text; every other id is a number.
-    is_number = _is_id(name) and name != "command_id"
+    is_number = _is_id(name) and name not in TEXT_IDS
     parameter = {
         "name": name,
         "in": "path",

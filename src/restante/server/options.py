@@ -1,17 +1,24 @@
 """Settings, as the options of the parts they are for. The parts know nothing of settings."""
 
 import ipaddress
+from pathlib import Path
 
 from restante.commands.approval import ApprovalRules
 from restante.commands.parts import CommandsOptions
 from restante.core.backoff import Backoff
+from restante.core.push_outcome import PushRules
 from restante.delivery.dispatcher import DispatcherOptions
 from restante.events.access import AccessOptions
 from restante.events.inbox import InboxOptions
 from restante.events.key_rotation import RotationOptions
 from restante.events.parts import EventsOptions
 from restante.events.poll import PollOptions as EventPollOptions
+from restante.events.portal import PortalFacts
+from restante.events.push import PushOptions
+from restante.events.receiver_client import ClientOptions
 from restante.events.signer import SignerOptions
+from restante.events.ssf_options import SignalsOptions
+from restante.events.streams import StreamRules
 from restante.events.token_parts import TokenOptions
 from restante.server.settings import Settings
 from restante.updates.poll import PollOptions
@@ -133,4 +140,48 @@ def events_options(settings: Settings, *, is_shared: bool = False) -> EventsOpti
             burst=settings.events_poll_burst,
             retry_after_spread_seconds=settings.retry_after_spread_seconds,
         ),
+    )
+
+
+def push_options(settings: Settings) -> PushOptions:
+    def named(path: Path | None) -> str | None:
+        return None if path is None else str(path)
+
+    rules = PushRules(
+        Backoff(settings.push_retry_base_seconds, settings.push_retry_max_seconds, settings.push_attempts_max),
+        give_up_seconds=settings.push_give_up_hours * 3600,
+        circuit_failures=settings.push_circuit_failures,
+        circuit_seconds=settings.push_circuit_seconds,
+    )
+    client = ClientOptions(
+        timeout_seconds=settings.push_timeout_seconds,
+        allowed=settings.push_allowed,
+        ca_file=named(settings.push_ca),
+        certificate_file=named(settings.push_certificate),
+        key_file=named(settings.push_key),
+    )
+    return PushOptions(client, rules, settings.push_receivers_max)
+
+
+def signals_options(settings: Settings) -> SignalsOptions:
+    scheme = "http" if settings.tls_certificate is None else "https"
+    base_url = settings.public_url or f"{scheme}://{settings.listen}"
+    rules = StreamRules(
+        tuple(settings.ssf_events), settings.ssf_default_subjects == "ALL", settings.ssf_verification_seconds
+    )
+    return SignalsOptions(issuer=event_issuer(settings), base_url=base_url, rules=rules)
+
+
+def portal_facts(settings: Settings) -> PortalFacts:
+    events, access, push = events_options(settings), access_options(settings), push_options(settings)
+    return PortalFacts(
+        public_url=settings.public_url,
+        base=events.base,
+        poll=events.poll,
+        keep_acknowledged_days=events.keep_acknowledged_days,
+        token_seconds=access.token_seconds,
+        is_binding_required=access.is_binding_required,
+        push_rules=push.rules,
+        push_timeout_seconds=push.client.timeout_seconds,
+        signals=signals_options(settings),
     )

@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 from restante.commands.rate_windows import RateRules
+from restante.core.addresses import NOTHING_MORE, Allowed
+from restante.events.event_catalogue import SUPPORTED_BY_DEFAULT
 from restante.events.jws import ALGORITHMS
 from restante.identity.issuers import OutsideIssuer
 from restante.server.access_setting_kinds import Addresses, File, Networks
 from restante.server.command_setting_kinds import CommandTypes, RateLimits, TypeNames
 from restante.server.event_setting_kinds import Uri, Words
 from restante.server.outside_setting_kinds import OutboxUrls, OutsideAddresses
+from restante.server.push_setting_kinds import Destinations, EventTypeNames, EventTypes
 from restante.server.setting_kinds import (
     Address,
     BasePath,
@@ -50,6 +53,8 @@ _LOCAL = Address("127.0.0.1", 8080)
 _RATES = RateRules()
 _NO_TYPES = TypeNames()
 _NO_NETWORKS = Networks()
+_SIGNALS = EventTypeNames(SUPPORTED_BY_DEFAULT)
+_WRITTEN_AS_THEY_ARE = Address | TypeNames | Networks | EventTypeNames | OutsideAddresses
 _NO_OUTBOXES = OutsideAddresses()
 
 
@@ -91,7 +96,9 @@ class Declaration:
             return str(value).lower()
         if isinstance(value, float):
             return f"{value:g}"
-        if isinstance(value, tuple) and not isinstance(value, Address | TypeNames | Networks | OutsideAddresses):
+        if isinstance(value, tuple) and not isinstance(
+            value, Address | TypeNames | Networks | EventTypeNames | OutsideAddresses
+        ):
             return ", ".join(issuer.issuer for issuer in value)
         return str(value)
 
@@ -334,6 +341,51 @@ class Settings:
     event_key_overlap_days: Annotated[
         int, Whole(0, 3650), "How long an event signing key is published after another has taken over."
     ] = 30
+    push_timeout_seconds: Annotated[
+        float,
+        Fraction(0.1, 300),
+        "How long a receiver of pushed events may take, from its name's look-up to its answer.",
+    ] = 10.0
+    push_receivers_max: Annotated[int, Whole(1, 10_000), "How many receivers are pushed to at once."] = 32
+    push_retry_base_seconds: Annotated[
+        float, Fraction(0.01, 3600), "The wait after a push's first failure; it doubles with each further one."
+    ] = 1.0
+    push_retry_max_seconds: Annotated[float, Fraction(0.01, 86_400), "The longest wait between two pushes."] = 900.0
+    push_attempts_max: Annotated[
+        int, Whole(1, 1000), "After how many attempts an event is no longer pushed, and left to polling."
+    ] = 20
+    push_give_up_hours: Annotated[
+        int, Whole(1, 8760), "After how long an event whose push fails is no longer pushed, and left to polling."
+    ] = 24
+    push_circuit_failures: Annotated[
+        int, Whole(1, 1000), "After how many failures in a row a receiver's circuit is open."
+    ] = 5
+    push_circuit_seconds: Annotated[
+        float, Fraction(0.01, 86_400), "How long at least a receiver whose circuit is open is left alone."
+    ] = 30.0
+    push_allowed: Annotated[
+        Allowed, Destinations(), "Receivers that may be pushed to although their addresses are not public."
+    ] = NOTHING_MORE
+    push_ca: Annotated[
+        Path | None, File(), "Authorities that receivers' certificates may lead to beside the system's, in PEM."
+    ] = None
+    push_certificate: Annotated[
+        Path | None, File(), "The certificate that is shown to receivers who ask for one, in PEM."
+    ] = None
+    push_key: Annotated[
+        Path | None, File(), "Its private key, in PEM; without it, looked for in the certificate's file."
+    ] = None
+    ssf_events: Annotated[
+        EventTypeNames, EventTypes(), "The event types that receivers of shared signals are offered."
+    ] = _SIGNALS
+    ssf_default_subjects: Annotated[
+        Literal["ALL", "NONE"],
+        OneOf(("ALL", "NONE")),
+        "Whom a new stream of shared signals follows until its receiver says otherwise.",
+    ] = "ALL"
+    ssf_verification_seconds: Annotated[
+        int, Whole(0, 86_400), "How often at most a stream is verified at its receiver's request."
+    ] = 60
     connections_max: Annotated[
         int, Whole(1, 10_000_000), "How many connections are open at most; further ones are refused."
     ] = 20_000
