@@ -25,7 +25,7 @@ FOR UPDATE OF r SKIP LOCKED
 -- A receiver's next event. One that is still to be signed is not overtaken.
 SELECT i.id, i.jti, i.push_attempts FROM event_inbox AS i
 WHERE i.client = :client AND i.profile = :profile AND i.status = 'ready' AND i.push_at <= :now_ms
-  AND (CAST(:open_through AS INTEGER) IS NULL OR i.id <= :open_through)
+  AND (CAST(:open_through AS BIGINT) IS NULL OR i.id <= :open_through)
   AND NOT EXISTS (SELECT 1 FROM event_inbox AS u
                   WHERE u.client = :client AND u.profile = :profile AND u.status = 'unsigned' AND u.id < i.id)
 ORDER BY i.id LIMIT 1

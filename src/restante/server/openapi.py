@@ -24,7 +24,7 @@ from restante.web.ask import Ask
 from restante.web.routes import Access, Handler, Query, Route
 
 # These ids are texts; every other one is a number.
-TEXT_IDS = frozenset(["command_id", "client_id", "event_subscription_id", "stream_id"])
+TEXT_IDS = frozenset(["command_id", "client_id", "event_subscription_id", "stream_id", "jti", "kid"])
 
 _HERE = Path(__file__).parent
 _MEDIA_TYPES = {".css": b"text/css; charset=utf-8", ".js": b"text/javascript; charset=utf-8"}
