@@ -40,7 +40,10 @@ def test_a_network_with_host_bits_is_explained() -> None:
         ({"tls_certificate": "a"}, "tls_certificate and tls_key"),
         ({"tls_key": "a"}, "tls_certificate and tls_key"),
         ({"tls_client_ca": "a"}, "tls_client_ca"),
-        ({"event_issuers": '[{"issuer":"https://a.example","jwks":"x","algorithms":["PS256"]}]'}, "event_issuers"),
+        (
+            {"authorization_servers": '[{"issuer":"https://a.example","jwks":"x","algorithms":["PS256"]}]'},
+            "authorization_servers",
+        ),
     ],
 )
 def test_what_does_not_go_together(flags: dict[str, object], named: str) -> None:

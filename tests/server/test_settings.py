@@ -9,7 +9,7 @@ UNITS = ("_seconds", "_sec", "_milliseconds", "_minutes", "_hours", "_days", "_m
 
 def test_every_default_is_what_its_kind_reads() -> None:
     for declaration in DECLARED.values():
-        if declaration.default is not None and "issuers" not in declaration.name:
+        if declaration.default is not None and declaration.name not in ("issuers", "authorization_servers"):
             assert declaration.kind.read(str(declaration.default)) == declaration.default, declaration.name
 
 

@@ -96,7 +96,7 @@ class Node:
         self.collector_tokens = CollectorTokens(self.database)
         access = access_options(settings)
         self.peers = Peers(settings.trusted_proxies)
-        outside = OutsideClients(self.database, OutsideIssuers(settings.event_issuers))
+        outside = OutsideClients(self.database, OutsideIssuers(settings.authorization_servers))
         self.client_tokens = ClientTokens(
             self.database, outside=outside, is_binding_required=access.is_binding_required
         )

@@ -278,7 +278,7 @@ class Settings:
         Whole(1, 100_000),
         "How often a minute one certificate, or one address without, may fail to authenticate at /token.",
     ] = 10
-    event_issuers: Annotated[
+    authorization_servers: Annotated[
         tuple[OutsideIssuer, ...],
         Issuers(),
         "Outside authorization servers whose access tokens clients may use, each with its audience; as `issuers`.",

@@ -182,6 +182,6 @@ def _contradictions(settings: Settings) -> Iterable[str]:
         yield "tls_certificate and tls_key: expected both or neither"
     if settings.tls_client_ca is not None and settings.tls_certificate is None:
         yield "tls_client_ca: expected tls_certificate and tls_key beside it"
-    for issuer in settings.event_issuers:
+    for issuer in settings.authorization_servers:
         if issuer.audience is None:
-            yield f"event_issuers: expected an audience for {issuer.issuer}, or tokens meant for others count here"
+            yield f"authorization_servers: expected an audience for {issuer.issuer}: tokens meant for others must not count"
