@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import commands, delivery, events, idle_poll, log_size, parked, telemetry
+from bench import commands, delivery, events, idle_poll, log_size, parked, signing, telemetry
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "idle-poll": idle_poll.against_nginx,
@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "command-claims": commands.claims_by_queue_length,
     "command-idle-poll": commands.idle_poll,
     "telemetry": telemetry.ingesting,
+    "signing": signing.signing,
     "events": events.fetched_over_http,
     "event-idle-poll": events.idle_poll,
     "event-inbox-size": events.polls_by_inbox_size,

@@ -113,9 +113,14 @@ def text_of(conn: Connection, client: int, event: int) -> str | None:
 
 def make_ready(conn: Connection, signed: Sequence[SignedEvent]) -> None:
     """Let signed events be handed out. One that is not waiting to be signed any more keeps its bytes."""
+    alike: dict[tuple[str, int | None], list[SignedEvent]] = {}
     for event in signed:
-        if conn.run(SQL.make_ready, id=event.id, kid=event.kid, push_at=event.push_at):
-            conn.run(SQL.set_text, place=place_of(event.client, event.id), text=event.token)
+        alike.setdefault((event.kid, event.push_at), []).append(event)
+    for (kid, push_at), events in alike.items():
+        ids = _encoder.encode([event.id for event in events]).decode()
+        ready = {row["id"] for row in conn.all(SQL.make_ready, ids=ids, kid=kid, push_at=push_at)}
+        texts = [(place_of(event.client, event.id), event.token) for event in events if event.id in ready]
+        conn.run_many(SQL.set_text, [{"place": place, "text": text} for place, text in texts])
     for client in {event.client for event in signed}:
         conn.announce(InboxChanged(client))
 

@@ -17,8 +17,16 @@ SELECT text FROM event_texts WHERE place = :place
 UPDATE event_texts SET text = :text WHERE place = :place
 
 -- name: make_ready
--- A signed event can be handed out.
-UPDATE event_inbox SET status = 'ready', kid = :kid, push_at = :push_at WHERE id = :id AND status = 'unsigned'
+-- Signed events can be handed out; which of them are, and were not before.
+UPDATE event_inbox SET status = 'ready', kid = :kid, push_at = :push_at
+WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'unsigned'
+RETURNING id
+
+-- name: make_ready@postgres
+-- PostgreSQL has another function for the elements of a JSON array.
+UPDATE event_inbox SET status = 'ready', kid = :kid, push_at = :push_at
+WHERE id IN (SELECT CAST(jsonb_array_elements_text(CAST(:ids AS JSONB)) AS BIGINT)) AND status = 'unsigned'
+RETURNING id
 
 -- name: is_active
 -- Whether the client may be handed anything.

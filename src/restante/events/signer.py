@@ -36,8 +36,8 @@ from restante.identity.master_key import MasterKey, MasterKeyError
 SQL = queries_beside(__file__)
 log = structlog.get_logger()
 
-BATCH_ROWS = 512
-JOB_ROWS = 16
+BATCH_ROWS = 1024
+JOB_ROWS = 32
 JOB_BYTES_MAX = 256 * 1024
 INTERVAL_SECONDS = 5.0
 
@@ -89,7 +89,7 @@ def claim(conn: Connection, after: int) -> Batch:
 def store(conn: Connection, signed: Sequence[SignedEvent], profile_of: dict[int, str], claimed: int | None) -> int:
     """Let the tokens be handed out, and pushed to who has a receiver; how many were stored."""
     withdrawn = {kid for kid in {event.kid for event in signed} if conn.one(SQL.usable_key, kid=kid) is None}
-    kept = [_to_be_pushed(conn, event, profile_of[event.id]) for event in signed if event.kid not in withdrawn]
+    kept = _to_be_pushed(conn, [event for event in signed if event.kid not in withdrawn], profile_of)
     inbox.make_ready(conn, kept)
     if any(event.push_at is not None for event in kept):
         conn.announce(PushDue())
@@ -258,6 +258,16 @@ def _in_jobs(rows: list[tuple[UnsignedRow, bytes]]) -> Iterator[list[tuple[Unsig
         yield part
 
 
-def _to_be_pushed(conn: Connection, event: SignedEvent, profile: str) -> SignedEvent:
-    has_receiver = conn.one(SQL.has_receiver, client=event.client, profile=profile) is not None
-    return event._replace(push_at=conn.now_ms) if has_receiver else event
+def _to_be_pushed(conn: Connection, signed: Sequence[SignedEvent], profile_of: dict[int, str]) -> Sequence[SignedEvent]:
+    """The same, to be pushed now where the client has a receiver for the profile."""
+    pushed = {
+        (client, profile)
+        for client, profile in {(event.client, profile_of[event.id]) for event in signed}
+        if conn.one(SQL.has_receiver, client=client, profile=profile) is not None
+    }
+    if not pushed:
+        return signed
+    now_ms = conn.now_ms
+    return [
+        event._replace(push_at=now_ms) if (event.client, profile_of[event.id]) in pushed else event for event in signed
+    ]
