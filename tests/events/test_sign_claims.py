@@ -1,7 +1,11 @@
+import pytest
+
 from restante.database.database import Database
 from restante.events import sign_claims
-from tests.conftest import ManualClock
+from tests.conftest import ENGINES, ManualClock
 from tests.events import bank
+
+pytestmark = pytest.mark.parametrize("engine_name", ENGINES)
 
 
 def taken(database: Database, limit: int, after: int = 0) -> tuple[int | None, list[int]]:
