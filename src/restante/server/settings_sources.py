@@ -184,4 +184,4 @@ def _contradictions(settings: Settings) -> Iterable[str]:
         yield "tls_client_ca: expected tls_certificate and tls_key beside it"
     for issuer in settings.authorization_servers:
         if issuer.audience is None:
-            yield f"authorization_servers: expected an audience for {issuer.issuer}: tokens meant for others must not count"
+            yield f"authorization_servers: expected an audience for {issuer.issuer}, so that no others count"
