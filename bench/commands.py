@@ -18,13 +18,15 @@ from bench.load import nginx, requests_per_second
 from bench.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned
 from restante.commands import acks, claims
 from restante.commands.ack_body import AckBody, read_ack
-from restante.commands.acks import AckOptions
+from restante.commands.acks import AckOptions, Said
 from restante.commands.audit import KEY_PURPOSE, AuditTrail
 from restante.commands.claims import Claim, ClaimOptions
 from restante.commands.collectors import SecretBox
 from restante.commands.rate_windows import RateLimit, RateRules
+from restante.core.errors import RestanteError
 from restante.database.connection import Connection
 from restante.database.database import Database
+from restante.database.hot import HotOperation
 from restante.database.sqlite import SqliteEngine
 from restante.identity import collector_tokens
 from restante.identity.master_key import MasterKeySource
@@ -147,12 +149,18 @@ def _pairs_directly(edge: edge_site.EdgeSites) -> float:
     claim_options, ack_options = ClaimOptions(60, NO_LIMIT, is_signed=True), AckOptions(box)
     callers = [database.read_now(collector_tokens.find, token) for token in edge.tokens]
     read = read_ack(AckBody(status="succeeded", result_code=0), b"{}")
+    # The server's own operations, so that calls run together as they do there.
+    claiming: HotOperation[Claim, claims.Claimed] = HotOperation(
+        lambda conn, wanted: claims.claim_all(conn, trail, claim_options, wanted)
+    )
+    taking: HotOperation[Said, acks.Taken | RestanteError] = HotOperation(
+        lambda conn, said: acks.acknowledge_all(conn, trail, ack_options, said)
+    )
 
     async def collector(caller: Any, pairs: int) -> None:
         for _ in range(pairs):
-            claimed = await database.write(claims.claim, trail, claim_options, Claim(caller, None, 1))
-            command_id = claimed.commands[0]["command_id"]
-            taken = await database.write(acks.acknowledge, trail, ack_options, caller, command_id, read)
+            claimed = await database.run_hot(claiming, Claim(caller, None, 1))
+            taken = await database.run_hot(taking, Said(caller, claimed.commands[0].command_id, read))
             assert isinstance(taken, acks.Taken), taken
 
     async def all_collectors() -> None:

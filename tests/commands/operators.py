@@ -78,7 +78,7 @@ class World:
         caller = CollectorCaller(collector.id, self.site_id, None)
         rates = ClaimOptions(rates=self.options.rate_rules)
         claimed = self.database.write_now(claim, self.trail, rates, Claim(caller, None, limit))
-        return [row["command_id"] for row in claimed.commands]
+        return [command.command_id for command in claimed.commands]
 
     def show(self, command_id: str) -> CommandDetail:
         return self.database.read_now(listing.show, command_id)

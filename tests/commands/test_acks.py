@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from restante.commands.acks import Taken
+from restante.commands.claims import HandedOut
 from restante.commands.leases import CommandFailed
 from restante.commands.parts import CommandsOptions
 from restante.commands.queue import CommandsChanged
@@ -26,7 +27,7 @@ class Held:
         self.id = self.field.send(self.site, self.miner, **wish).command_id
         self.given = self.claim()
 
-    def claim(self, hired: Hired | None = None) -> Row:
+    def claim(self, hired: Hired | None = None) -> HandedOut:
         return self.field.claim((hired or self.hired).caller).commands[0]
 
     def ack(self, status: str, hired: Hired | None = None, **said: Any) -> Taken | RestanteError:
@@ -102,7 +103,7 @@ def test_deferred_uses_no_retry(held: Held, clock: ManualClock) -> None:
     clock.advance(4.999)
     assert held.field.claim(held.hired.caller).commands == []
     clock.advance(0.001)
-    assert held.claim()["attempt"] == 2
+    assert held.claim().attempt == 2
 
 
 def test_rejected_ends_failed_without_a_retry(held: Held) -> None:
@@ -219,15 +220,15 @@ def test_a_stale_ack_of_the_holder_before_is_refused(held: Held, clock: ManualCl
     clock.advance(90)
     other = held.field.hire(held.site)
     held.claim(other)
-    assert held.refused("succeeded", nonce=held.given["nonce"]) == "ACK_NOT_LEASE_OWNER"
+    assert held.refused("succeeded", nonce=held.given.nonce) == "ACK_NOT_LEASE_OWNER"
 
 
 def test_a_stale_ack_of_the_same_collector_is_known_by_nonce_or_attempt(held: Held, clock: ManualClock) -> None:
     clock.advance(90)
     again = held.claim()
-    assert held.refused("succeeded", nonce=held.given["nonce"]) == "NONCE_MISMATCH"
-    assert held.refused("succeeded", attempt=held.given["attempt"]) == "ACK_NOT_LEASE_OWNER"
-    assert held.taken("succeeded", attempt=again["attempt"], nonce=again["nonce"])["command_status"] == "succeeded"
+    assert held.refused("succeeded", nonce=held.given.nonce) == "NONCE_MISMATCH"
+    assert held.refused("succeeded", attempt=held.given.attempt) == "ACK_NOT_LEASE_OWNER"
+    assert held.taken("succeeded", attempt=again.attempt, nonce=again.nonce)["command_status"] == "succeeded"
 
 
 def test_a_nonce_is_required_only_if_so_configured_and_signed(database: Database) -> None:
@@ -237,7 +238,7 @@ def test_a_nonce_is_required_only_if_so_configured_and_signed(database: Database
             held.taken("succeeded")
         else:
             assert held.refused("succeeded") == code
-            held.taken("succeeded", nonce=held.given["nonce"])
+            held.taken("succeeded", nonce=held.given.nonce)
 
 
 def signed(secret: str, **said: Any) -> dict[str, Any]:

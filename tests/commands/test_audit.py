@@ -23,6 +23,13 @@ def rows(database: Database, chain: int) -> list[Any]:
     return list(database.read_now(lambda conn: conn.all(_ROWS, chain=chain)))
 
 
+def verified(database: Database, trail: AuditTrail) -> bool:
+    verification = LiveVerification(trail.mac)
+    while database.read_now(verification.step):
+        pass
+    return verification.verdict.intact
+
+
 @pytest.fixture
 def trail() -> AuditTrail:
     return AuditTrail(KEY)
@@ -62,11 +69,23 @@ def test_each_chain_counts_for_itself_and_chain_0_knows_of_it(database: Database
 
 def test_several_at_once_are_as_one_after_another(database: Database, trail: AuditTrail) -> None:
     events = [entry(event=f"e{n}") for n in range(3)]
-    database.write_now(trail.record_all, 5, events)
+    database.write_now(trail.record_all, events)
     for each in events:
         database.write_now(trail.record, each._replace(chain=6))
     five, six = rows(database, 5), rows(database, 6)
     assert [(row["n"], row["event"]) for row in five] == [(row["n"], row["event"]) for row in six]
+
+
+def test_entries_of_several_chains_at_once_are_as_one_after_another(database: Database, trail: AuditTrail) -> None:
+    """Also where chains are opened by it, and where it tells of something in the chain that they are opened in."""
+    chains = [5, 6, 0, 5, 7, 0, 6]
+    events = [entry(chain, f"e{n}") for n, chain in enumerate(chains)]
+    database.write_now(trail.record_all, events[:4])
+    database.write_now(trail.record_all, events[4:])
+    told = {chain: [row["event"] for row in rows(database, chain)] for chain in (0, 5, 6, 7)}
+    opened = "chain.opened"
+    assert told == {0: [opened, opened, "e2", opened, "e5"], 5: ["e0", "e3"], 6: ["e1", "e6"], 7: ["e4"]}
+    assert verified(database, trail)
 
 
 def test_what_is_rolled_back_leaves_no_trace(database: Database, trail: AuditTrail) -> None:
@@ -87,7 +106,4 @@ def test_another_process_may_write_between(database: Database, trail: AuditTrail
     for each in (trail, other, other, trail, trail, other):
         database.write_now(each.record, entry())
     assert [row["n"] for row in rows(database, 5)] == [1, 2, 3, 4, 5, 6]
-    verification = LiveVerification(trail.mac)
-    while database.read_now(verification.step):
-        pass
-    assert verification.verdict.intact
+    assert verified(database, trail)

@@ -4,13 +4,14 @@ from typing import Any
 import pytest
 
 from restante.commands import claims, collectors
+from restante.commands.claims import HandedOut
 from restante.commands.parts import CommandsOptions
 from restante.commands.rate_windows import RateLimit, RateRules, allowance
 from restante.commands.wire import AccessDenied
 from restante.core.errors import NotAuthenticated
-from restante.database.connection import Row
 from restante.database.database import Database
 from restante.database.queries import Query
+from restante.identity import collector_tokens
 from tests.commands.field import Field
 from tests.conftest import START_MS, ManualClock
 
@@ -27,8 +28,8 @@ def site(field: Field) -> int:
     return field.add_site()
 
 
-def ids(rows: list[Row]) -> list[str]:
-    return [row["command_id"] for row in rows]
+def ids(commands: list[HandedOut]) -> list[str]:
+    return [command.command_id for command in commands]
 
 
 def test_an_empty_site_gives_nothing(field: Field, site: int) -> None:
@@ -44,7 +45,7 @@ def test_a_claim_is_a_lease(field: Field, site: int) -> None:
     assert ids(claimed.commands) == [sent.command_id]
     assert (row["status"], row["lease_owner"], row["attempt"]) == ("dispatched", hired.caller.device_id, 1)
     assert (row["lease_until"], row["dispatched_at"]) == (START_MS + 60_000, START_MS)
-    assert row["nonce"] == claimed.commands[0]["nonce"]
+    assert row["nonce"] == claimed.commands[0].nonce
     assert claimed.look_again_ms == START_MS + 60_000
     assert not claimed.has_more
     assert field.audit(site)[-1] == ("command.dispatched", sent.command_id, "pending", "dispatched")
@@ -57,8 +58,8 @@ def test_each_attempt_has_a_nonce_of_its_own(field: Field, site: int, clock: Man
     first = field.claim(hired.caller).commands[0]
     clock.advance(90)
     second = field.claim(hired.caller).commands[0]
-    assert (first["attempt"], second["attempt"]) == (1, 2)
-    assert first["nonce"] != second["nonce"]
+    assert (first.attempt, second.attempt) == (1, 2)
+    assert first.nonce != second.nonce
 
 
 def test_order_is_priority_then_age_across_types(field: Field, site: int, clock: ManualClock) -> None:
@@ -99,7 +100,7 @@ def test_what_is_over_the_rate_limit_stays_and_is_counted(field: Field, site: in
     assert again.look_again_ms == START_MS + 60_000
     clock.advance(300)
     later = field.claim(hired.caller)
-    assert [row["command_type"] for row in later.commands].count("MINER_RESTART") == 5
+    assert [row.command_type for row in later.commands].count("MINER_RESTART") == 5
 
 
 def test_a_limit_of_the_poll_is_no_rate_limit(field: Field, site: int) -> None:
@@ -160,6 +161,22 @@ def test_a_collector_that_was_revoked_since_is_handed_nothing(field: Field, site
     assert field.command(sent.command_id)["status"] == "pending"
 
 
+def test_a_collector_whose_token_was_replaced_since_is_handed_nothing(field: Field, site: int) -> None:
+    hired = field.hire(site)
+    caller = field.database.read_now(collector_tokens.find, hired.token)
+    assert caller is not None
+    token = field.database.write_now(collectors.rotate_token, field.trail, hired.caller.device_id, "tests")
+    # Nothing is refused where there is nothing to hand out.
+    assert field.claim(caller).commands == []
+    sent = field.send(site, field.add_miner(site))
+    with pytest.raises(NotAuthenticated):
+        field.claim(caller)
+    assert field.command(sent.command_id)["status"] == "pending"
+    anew = field.database.read_now(collector_tokens.find, token)
+    assert anew is not None
+    assert ids(field.claim(anew).commands) == [sent.command_id]
+
+
 def test_a_zone_narrows(field: Field, site: int) -> None:
     zone = field.add_zone(site)
     inside = field.send(site, field.add_miner(site, zone))
@@ -205,11 +222,11 @@ def test_a_secret_comes_along_where_commands_are_signed(database: Database) -> N
     field = Field(database, CommandsOptions(is_signed=True))
     site = field.add_site()
     hired = field.hire(site)
-    assert field.claim(hired.caller).secrets is None
+    assert field.claim(hired.caller).sealed_secret is None
     field.send(site, field.add_miner(site))
-    secrets = field.claim(hired.caller).secrets
+    secrets = field.claim(hired.caller).sealed_secret
     assert secrets is not None
-    assert field.parts.box.open(secrets.hmac_secret) == hired.secret
+    assert field.parts.box.open(secrets) == hired.secret
 
 
 def test_two_hundred_polls_at_once_grant_exactly_the_limit(field: Field, site: int) -> None:
@@ -222,7 +239,7 @@ def test_two_hundred_polls_at_once_grant_exactly_the_limit(field: Field, site: i
     def poll(n: int) -> None:
         caller = collectors[n % 8].caller
         for row in field.claim(caller, limit=3).commands:
-            granted.append((row["command_id"], row["attempt"], caller.device_id))
+            granted.append((row.command_id, row.attempt, caller.device_id))
 
     threads = [threading.Thread(target=poll, args=(n,)) for n in range(200)]
     for thread in threads:
@@ -236,8 +253,10 @@ def test_two_hundred_polls_at_once_grant_exactly_the_limit(field: Field, site: i
 @pytest.mark.parametrize("text", ["ready", "ready_in_zone"])
 def test_a_claim_seeks_and_does_not_scan(field: Field, text: str) -> None:
     plan = Query("plan", "EXPLAIN QUERY PLAN " + getattr(claims.SQL, text).text)
-    rows = field.database.read_now(lambda conn: conn.all(plan, site_id=1, zone_id=1, limit=1))
+    rows = field.database.read_now(lambda conn: conn.all(plan, keys="[1]", limit=1))
     steps = [row["detail"] for row in rows if "miner_commands" in row["detail"]]
-    assert len(steps) == 8
+    # The first type, the next type, the first of a type.
+    assert len(steps) == 3
     assert all("SEARCH" in step and "ix_miner_commands_ready" in step for step in steps)
+    assert "SEARCH c USING INTEGER PRIMARY KEY (rowid=?)" in [row["detail"] for row in rows]
     assert not [row["detail"] for row in rows if "TEMP B-TREE" in row["detail"]]

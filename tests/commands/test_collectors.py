@@ -5,7 +5,7 @@ from restante.commands.parts import CommandsOptions
 from restante.core.errors import Conflict, NotFound
 from restante.database.database import Database
 from restante.database.queries import Query
-from restante.identity import collector_tokens, revisions
+from restante.identity import collector_tokens, revisions, secret_tokens
 from restante.identity.callers import CollectorRevoked
 from tests.commands.field import ACTOR, Field
 from tests.commands.test_acks import Held, signed
@@ -59,7 +59,8 @@ def test_rotating_the_token_ends_the_old_one(field: Field) -> None:
     before = field.database.read_now(revisions.current)
     token = field.database.write_now(collectors.rotate_token, field.trail, hired.caller.device_id, ACTOR)
     assert field.database.read_now(collector_tokens.find, hired.token) is None
-    assert field.database.read_now(collector_tokens.find, token) == hired.caller
+    found = field.database.read_now(collector_tokens.find, token)
+    assert found == hired.caller._replace(token_hash=secret_tokens.digest(token))
     assert heard == [CollectorRevoked(hired.caller.device_id)]
     assert field.database.read_now(revisions.current) == before + 1
     assert field.audit(site)[-1][0] == "collector.token_rotated"
@@ -100,9 +101,9 @@ def test_commands_are_signed_with_the_new_secret_at_once(database: Database) -> 
         collectors.rotate_secret, field.trail, field.parts.box, held.hired.caller.device_id, 100, ACTOR
     )
     field.send(held.site, held.miner)
-    secrets = field.claim(held.hired.caller).secrets
-    assert secrets is not None
-    assert field.parts.box.open(secrets.hmac_secret) == new
+    sealed = field.claim(held.hired.caller).sealed_secret
+    assert sealed is not None
+    assert field.parts.box.open(sealed) == new
 
 
 def test_last_seen_moves_forward_only(field: Field) -> None:

@@ -36,7 +36,7 @@ def refused(held: Held, *args: Any, **kwargs: Any) -> str:
 
 def test_lengthens_a_live_lease(held: Held, clock: ManualClock) -> None:
     clock.advance(59)
-    extended = ask(held, 120, nonce=held.given["nonce"])
+    extended = ask(held, 120, nonce=held.given.nonce)
     assert extended == Extended("ok", held.id, "dispatched", 1, "2027-01-15T08:02:59Z", 120)
     assert held.row["lease_until"] == START_MS + 179_000
     assert held.field.audit(held.site)[-1] == ("command.lease_extended", held.id, "dispatched", "dispatched")

@@ -82,7 +82,7 @@ def test_a_back_off_that_has_passed_meanwhile_is_no_wait(field: Field, site: int
     hired = field.hire(site)
     field.claim(hired.caller)
     clock.advance(90)
-    assert [row["command_id"] for row in field.claim(hired.caller).commands] == [sent.command_id]
+    assert [command.command_id for command in field.claim(hired.caller).commands] == [sent.command_id]
 
 
 def test_settling_announces_what_may_be_there(field: Field, site: int, clock: ManualClock) -> None:
@@ -104,13 +104,13 @@ def test_settling_is_bounded_and_the_rest_shows(field: Field, site: int, clock: 
     assert moments.expiring is not None
     assert moments.expiring <= clock.now_ms
     field.database.write_now(settle, field.trail, site)
-    assert field.database.read_now(moments_of, site) == (None, None, None)
+    assert field.database.read_now(moments_of, [site]) == {site: (None, None, None)}
 
 
 @pytest.mark.parametrize("name", ["moments", "due_to_expire", "leases_run_out", "make_ready", "sites_due"])
 def test_settling_seeks_and_does_not_scan(field: Field, name: str) -> None:
     plan = Query("plan", "EXPLAIN QUERY PLAN " + getattr(leases.SQL, name).text)
-    rows = field.database.read_now(lambda conn: conn.all(plan, site_id=1, now_ms=1, rows_max=1))
+    rows = field.database.read_now(lambda conn: conn.all(plan, sites="[1]", site_id=1, now_ms=1, rows_max=1))
     steps = [row["detail"] for row in rows if "miner_commands" in row["detail"]]
     assert steps
     assert all("SEARCH" in step for step in steps), steps
@@ -124,11 +124,11 @@ def test_finds_the_sites_where_something_is_due(field: Field, clock: ManualClock
     field.claim(field.hire(leased).caller)
     hired = field.hire(delayed)
     given = field.claim(hired.caller)
-    field.ack(hired.caller, given.commands[0]["command_id"], "failed")
+    field.ack(hired.caller, given.commands[0].command_id, "failed")
     assert field.database.read_now(sites_due) == []
     clock.advance(60)
     assert field.database.read_now(sites_due) == [expiring, leased, delayed]
     for site in (expiring, leased, delayed):
         field.database.write_now(settle, field.trail, site)
     assert field.database.read_now(sites_due) == []
-    assert State(field.command(given.commands[0]["command_id"])["status"]) is State.pending
+    assert State(field.command(given.commands[0].command_id)["status"]) is State.pending

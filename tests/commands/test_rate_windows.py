@@ -7,7 +7,7 @@ from restante.commands.rate_windows import (
     RateRules,
     allowance,
     note_taken,
-    window_of,
+    windows_of,
 )
 from restante.database.connection import Connection
 from restante.database.database import Database
@@ -26,10 +26,10 @@ def site(database: Database) -> None:
 
 def take(database: Database, count: int, rules: RateRules = RULES, command_type: str = TYPE) -> None:
     def work(conn: Connection) -> None:
-        window = window_of(conn, rules, 1, command_type)
+        (window,) = windows_of(conn, rules, [(1, command_type)]).values()
         for _ in range(count):
             window.take()
-        note_taken(conn, window)
+        note_taken(conn, [window])
 
     database.write_now(work)
 

@@ -33,7 +33,7 @@ def secrets_valid(office: Office, device_id: int) -> list[str]:
 
 async def test_token_and_secret_are_shown_once(office: Office) -> None:
     made = await add(office, zone_id=office.world.east)
-    assert caller(office, made["token"]) == (made["id"], office.world.site_id, office.world.east)
+    assert caller(office, made["token"])[:3] == (made["id"], office.world.site_id, office.world.east)
     assert len(bytes.fromhex(made["hmac_secret"])) == 32
     shown = await office.call("GET", f"/devices/{made['id']}")
     assert shown.json()["status"] == "active"

@@ -23,10 +23,10 @@ def world(database: Database, clock: ManualClock) -> World:
 
 def use_up_restarts(conn: Connection, site_id: int) -> None:
     """As many as may be handed out within a window are."""
-    window = rate_windows.window_of(conn, RateRules(), site_id, "MINER_RESTART")
+    (window,) = rate_windows.windows_of(conn, RateRules(), [(site_id, "MINER_RESTART")]).values()
     while window.left:
         window.take()
-    rate_windows.note_taken(conn, window)
+    rate_windows.note_taken(conn, [window])
 
 
 def holds_since(world: World) -> list[int | None]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from restante.database.engine import Engine, EngineConnection
+from restante.database.errors import DatabaseError, UniqueViolation
 from restante.database.queries import Query
 from tests.conftest import START_MS, ManualClock
 from tests.database.notes import ADD, ALL
@@ -81,3 +82,26 @@ def test_rollback_takes_back_what_was_announced(conn: EngineConnection) -> None:
     conn.rollback()
     conn.begin()
     assert conn.commit() == []
+
+
+SWAP = Query("swap", "UPDATE notes SET text = :new || ':' || :old WHERE text = :old AND ':old' = ':old'")
+
+
+def test_values_are_plain_tuples_in_the_order_of_the_columns(conn: EngineConnection) -> None:
+    conn.run_many(ADD, [{"text": "a"}, {"text": "b"}])
+    assert conn.values(Query("pairs", "SELECT text, id FROM notes WHERE id <= :most ORDER BY id"), most=1) == [("a", 1)]
+    assert [row["text"] for row in conn.all(ALL)] == ["a", "b"]
+
+
+def test_rows_to_run_have_their_values_in_the_order_the_query_first_names_them(conn: EngineConnection) -> None:
+    conn.run_rows(ADD, [("a",), ("b",), ("c",)])
+    conn.run_rows(SWAP, [("x", "a"), ("y", "c")])
+    assert [row["text"] for row in conn.all(ALL)] == ["x:a", "b", "y:c"]
+    conn.run_rows(ADD, [])
+
+
+def test_what_the_database_refuses_of_many_rows_is_our_error(conn: EngineConnection) -> None:
+    with pytest.raises(UniqueViolation):
+        conn.run_rows(ADD, [("a",), ("a",)])
+    with pytest.raises(DatabaseError):
+        conn.values(Query("nowhere", "SELECT 1 FROM nowhere"))

@@ -69,6 +69,14 @@ async def test_lists_become_as_many_parameters_as_they_have_members(database: Ou
     assert await database.write(work) == [1]
 
 
+async def test_rows_by_position_are_the_same_as_by_name(database: OutsideDatabase) -> None:
+    def work(conn: Connection) -> list[tuple[object, ...]]:
+        conn.run_rows(ADD, [("a",), ("b",)])
+        return conn.values(SOME, ids=[1, 2])
+
+    assert await database.write(work) == [(1,), (2,)]
+
+
 async def test_a_refused_statement_is_said_and_the_next_one_works(database: OutsideDatabase) -> None:
     with pytest.raises(DatabaseError, match="nowhere"):
         await database.read(lambda conn: conn.one(NOWHERE))

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from restante.database.queries import Queries, queries_beside
+from restante.database.queries import Queries, numbered, queries_beside
 
 SOURCE = """-- What this file is about.
 
@@ -76,3 +76,15 @@ def test_every_sql_file_of_the_product_can_be_read_and_says_what_each_query_is_f
             text = getattr(queries, name).text
             assert text.startswith("-- "), f"{path.name}: {name} has no line saying what for"
             assert path.with_suffix(".py").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "names"),
+    [
+        ("SELECT :b, :a, :b", "SELECT ?1, ?2, ?1", ("b", "a")),
+        ("SELECT ':a' || :a -- :b\n", "SELECT ':a' || ?1 -- :b\n", ("a",)),
+        ("SELECT \":a\", x::int, 'it''s :a' FROM y", "SELECT \":a\", x::int, 'it''s :a' FROM y", ()),
+    ],
+)
+def test_parameters_are_numbered_where_their_names_first_stand(text: str, said: str, names: tuple[str, ...]) -> None:
+    assert numbered(text, "?") == (said, names)

@@ -8,24 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 from restante.commands import acks, claims
-from restante.commands.claims import ClaimOptions
+from restante.commands.audit import AuditTrail
 from restante.commands.parts import CommandsParts
-from restante.commands.rate_windows import Window
 from restante.core.ack import Ack, Outcome, Standing, Verdict, judge, outcome_of
 from restante.core.command_states import LEASED, State
 from restante.core.errors import RestanteError
-from restante.database.connection import Connection, Row
+from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.queries import Query
-from restante.identity.callers import CollectorCaller
 from tests.faults.sabotage import Crash, answer_early, replace, start
 
-PEEK = Query(
-    "peek",
-    "SELECT command_id, site_id, zone_id, miner_id, command_type, params, priority, expires_at, dedupe_key, "
-    ":nonce AS nonce, :now_ms AS signed_at, :lease_until AS lease_until, attempt + 1 AS attempt, retry_count, "
-    "max_retries, NULL AS waited_ms FROM miner_commands WHERE id = :id",
-)
+# The id of no command.
+NOWHERE = -1
 
 
 def lease_unchecked(_crash: Crash) -> None:
@@ -59,23 +52,16 @@ def answer_before_commit(crash: Crash) -> None:
 
 def lease_unmarked(_crash: Crash) -> None:
     """The first time a command is handed out, nobody writes down to whom."""
-    dispatch = claims._dispatch
+    write_down = claims._Claiming.write_down
     seen: set[int] = set()
 
-    def forgetful(
-        conn: Connection,
-        options: ClaimOptions,
-        caller: CollectorCaller,
-        chosen: list[Row],
-        windows: dict[str, Window],
-    ) -> list[Row]:
-        new = [row["id"] for row in chosen if row["id"] not in seen]
+    def forgetful(self: claims._Claiming, trail: AuditTrail) -> None:
+        new = {lease[-1] for lease in self._leases} - seen
         seen.update(new)
-        lease = {"lease_until": conn.now_ms + options.lease_seconds * 1000, "now_ms": conn.now_ms, "nonce": "none"}
-        peeked = [row for row_id in new for row in conn.all(PEEK, id=row_id, **lease)]
-        return peeked + dispatch(conn, options, caller, [row for row in chosen if row["id"] not in new], windows)
+        self._leases = [(*lease[:-1], NOWHERE) if lease[-1] in new else lease for lease in self._leases]
+        write_down(self, trail)
 
-    replace(claims, "_dispatch", forgetful)
+    replace(claims._Claiming, "write_down", forgetful)
 
 
 def refusals_unrecorded(_crash: Crash) -> None:
@@ -88,22 +74,27 @@ def refusals_unrecorded(_crash: Crash) -> None:
 
 def audit_apart(crash: Crash) -> None:
     """What an ACK did is recorded a little later, in a transaction of its own."""
-    build, record = CommandsParts.__init__, acks._record
+    build, write_down = CommandsParts.__init__, acks._write_down
     databases: list[Database] = []
 
     def noted(self: CommandsParts, database: Database, *args: Any) -> None:
         databases.append(database)
         build(self, database, *args)
 
-    def apart(_conn: Connection, *args: Any) -> None:
+    def apart(conn: Connection, trail: AuditTrail, changes: acks._Changes) -> None:
+        late = [entry for entry in changes.entries if entry.event != "ack.refused"]
+        changes.entries = [entry for entry in changes.entries if entry.event == "ack.refused"]
+        write_down(conn, trail, changes)
+
         def later() -> None:
             crash.may_come()
-            databases[0].submit(record, *args)
+            databases[0].submit(trail.record_all, late)
 
-        threading.Timer(0.05, later).start()
+        if late:
+            threading.Timer(0.05, later).start()
 
     replace(CommandsParts, "__init__", noted)
-    replace(acks, "_record", apart)
+    replace(acks, "_write_down", apart)
 
 
 FAULTS: dict[str, Callable[[Crash], None]] = {

@@ -178,10 +178,10 @@ class CommandLife(RuleBasedStateMachine):
         claimed = self.field.claim(hired.caller, limit)
         self._settle_model()
         expected = self._due(limit)
-        assert [row["command_id"] for row in claimed.commands] == [command.id for command in expected]
+        assert [row.command_id for row in claimed.commands] == [command.id for command in expected]
         for row, command in zip(claimed.commands, expected, strict=True):
-            self._hand_out(command, hired.caller.device_id, row["nonce"])
-            assert row["attempt"] == command.attempt
+            self._hand_out(command, hired.caller.device_id, row.nonce)
+            assert row.attempt == command.attempt
         waiting = [command for command in self._ready() if self._left(command.type) == 0]
         assert claimed.held_back == len(waiting)
         self.given[:0] = [Given(command, hired) for command in expected]

@@ -135,3 +135,32 @@ def test_different_acks_at_once_end_a_command_once(lane: EdgeLane) -> None:
     assert Counter(answer.status for answer in answers) == {200: 1, 409: 19}
     assert {said(answer)["error"] for answer in answers if answer.status == 409} == {"COMMAND_FINISHED"}
     assert lane.times_succeeded(command_id) == 1
+
+
+def test_an_idle_poll_is_answered_at_once_and_as_in_full(lane: EdgeLane) -> None:
+    """The first look asks the database; from the second on memory knows, and says the same to the last byte."""
+    with lane.served.connect() as wire:
+        in_full = lane.ask_hot(wire, lane.poll(b"?limit=7"))
+        again = [lane.ask_hot(wire, lane.poll(b"?limit=7")) for _ in range(3)]
+        form = lane.poll(b"?limit=7")
+        at_once = lane.served.call(lane.node.lane.forms.at_once, form, b"date: now\r\n")
+        assert at_once is not None
+        assert at_once.startswith(b"HTTP/1.1 200 OK\r\ndate: now\r\ncontent-type: application/json\r\n")
+        # With other headers it is another form, which is read in full first; what waits is never answered at once.
+        assert lane.served.call(lane.node.lane.forms.at_once, lane.poll(b"?wait=1"), b"") is None
+    names = [name for name, _ in in_full.headers]
+    for answer in again:
+        assert [name for name, _ in answer.headers] == names
+        assert {**said(answer), "server_time": ""} == {**said(in_full), "server_time": ""}
+    made = lane.create()
+    with lane.served.connect() as wire:
+        assert ids_of(said(lane.ask_hot(wire, lane.poll(b"?limit=7")))["commands"]) == [made]
+
+
+def test_parked_polls_for_commands_are_counted(lane: EdgeLane) -> None:
+    with lane.served.connect() as wire:
+        wire.send(lane.poll(b"?wait=30"))
+        lane.served.until(lambda: lane.node.commands.poll.bell.waiting_count == 1)
+        with lane.served.connect() as other:
+            metrics = other.ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b"\nrestante_parked_polls 1.0\n" in metrics.body

@@ -7,6 +7,7 @@ Must always hold: a refused ACK changes nothing but the audit trail, where it is
 so a refusal is returned and not raised: whoever opened the transaction writes it to the caller after the commit.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import msgspec
 from restante.commands.ack_body import ReadAck
 from restante.commands.audit import AuditEntry, AuditTrail
 from restante.commands.collectors import SecretBox, sealed_secrets
-from restante.commands.leases import CommandFailed, settle, standing_of
+from restante.commands.leases import CommandFailed, settle
 from restante.commands.queue import CommandsChanged
 from restante.commands.signing import is_ack_signed
 from restante.commands.wire import (
@@ -32,7 +33,7 @@ from restante.commands.wire import (
 from restante.core.ack import AckStatus, Outcome, Standing, Verdict, ack_hash, judge, outcome_of
 from restante.core.command_states import TERMINAL, Event, State
 from restante.core.errors import RestanteError
-from restante.database.connection import Connection, Row
+from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 from restante.identity.callers import CollectorCaller
 
@@ -42,6 +43,10 @@ REPLAYED = "ACK_REPLAYED"
 REJECTED = "REJECTED"
 FAILED = "FAILED"
 COMMAND_ID_CHARACTERS_MAX = 128
+
+_EVENTS = {event: f"command.{event.value}" for event in Event}
+
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,44 +74,64 @@ class Taken(NamedTuple):
     status: AckStatus
 
 
+class Said(NamedTuple):
+    """An ACK, and who sent it for which command."""
+
+    caller: CollectorCaller
+    command_id: str
+    read: ReadAck
+
+
+class Held(NamedTuple):
+    """A command that a collector may say something about."""
+
+    id: int
+    site_id: int
+    expires_at: int
+    next_attempt_at: int | None
+    standing: Standing
+
+
+class _Changes:
+    """What ACKs lead to, to be written for all of them at once."""
+
+    __slots__ = ("entries", "finished", "going_on", "handed_back")
+
+    def __init__(self) -> None:
+        self.going_on: list[tuple[Any, ...]] = []
+        self.handed_back: list[tuple[Any, ...]] = []
+        self.finished: list[tuple[Any, ...]] = []
+        self.entries: list[AuditEntry] = []
+
+
 def acknowledge(
     conn: Connection, trail: AuditTrail, options: AckOptions, caller: CollectorCaller, command_id: str, read: ReadAck
 ) -> Taken | RestanteError:
     """What the ACK leads to, or why it is refused."""
-    row = find_held(conn, trail, caller, command_id)
-    if isinstance(row, RestanteError):
-        return _refused(conn, trail, caller, command_id, None, row)
-    standing = standing_of(row)
-    verdict = judge(read.ack, standing, caller.device_id, conn.now_ms, nonce_required=options.is_nonce_required)
-    if verdict is Verdict.replayed:
-        return Taken(_answer(row, State(row["status"]), row["next_attempt_at"], REPLAYED), read.ack.status)
-    refusal = refusal_of(verdict, standing)
-    if refusal is None and read.signed_body is not None:
-        secrets = options.box.valid(sealed_secrets(conn, caller.device_id), conn.now_ms)
-        refusal = None if is_ack_signed(read.signed_body, secrets) else SignatureInvalid()
-    if refusal is not None:
-        return _refused(conn, trail, caller, command_id, standing, refusal)
-    outcome = outcome_of(read.ack, standing, conn.now_ms)
-    _apply(conn, row, standing, read, outcome)
-    _record(conn, trail, caller, standing, read, outcome)
-    answer = _answer(row, outcome.state, outcome.next_attempt_at_ms, None)
-    if read.ack.status is AckStatus.failed:
-        answer.will_retry = outcome.event is Event.retry
-    return Taken(answer, read.ack.status)
+    return acknowledge_all(conn, trail, options, [Said(caller, command_id, read)])[0]
 
 
-def find_held(conn: Connection, trail: AuditTrail, caller: CollectorCaller, command_id: str) -> Row | RestanteError:
+def acknowledge_all(
+    conn: Connection, trail: AuditTrail, options: AckOptions, said: Sequence[Said]
+) -> list[Taken | RestanteError]:
+    """The same for each of several ACKs, in their order."""
+    command_ids = {each.command_id for each in said}
+    found = _find(conn, command_ids)
+    is_apart = len(command_ids) == len(said) and not any(_is_due(held, conn.now_ms) for held in found.values())
+    if not is_apart and len(said) > 1:
+        # What one of them does, or time has done, changes what another finds.
+        return [acknowledge(conn, trail, options, *each) for each in said]
+    changes = _Changes()
+    outcomes = [
+        _take(conn, options, each, _held(conn, trail, each.caller, each.command_id, found), changes) for each in said
+    ]
+    _write_down(conn, trail, changes)
+    return outcomes
+
+
+def find_held(conn: Connection, trail: AuditTrail, caller: CollectorCaller, command_id: str) -> Held | RestanteError:
     """The command, brought up to the present; or that it is not there, or not the collector's site's."""
-    row = conn.one(SQL.command, command_id=command_id)
-    if row is None:
-        return CommandNotFound()
-    if row["site_id"] != caller.site_id:
-        return AccessDenied()
-    if State(row["status"]) not in TERMINAL and _is_due(row, conn.now_ms):
-        settle(conn, trail, caller.site_id)
-        row = conn.one(SQL.command, command_id=command_id)
-        assert row is not None  # noqa: S101 — settling removes nothing
-    return row
+    return _held(conn, trail, caller, command_id, _find(conn, [command_id]))
 
 
 def refusal_of(verdict: Verdict, standing: Standing) -> RestanteError | None:
@@ -123,72 +148,116 @@ def refusal_of(verdict: Verdict, standing: Standing) -> RestanteError | None:
             return None
 
 
-def _is_due(row: Row, now_ms: int) -> bool:
-    return bool(row["expires_at"] <= now_ms or (row["lease_until"] is not None and row["lease_until"] <= now_ms))
+def _find(conn: Connection, command_ids: Iterable[str]) -> dict[str, Held]:
+    found = {}
+    for row in conn.values(SQL.commands, command_ids=_encode(list(command_ids)).decode()):
+        row_id, site_id, expires_at, next_attempt_at, command_id, status, *rest = row
+        standing = Standing(command_id, State(status), *rest)
+        found[command_id] = Held(row_id, site_id, expires_at, next_attempt_at, standing)
+    return found
 
 
-def _apply(conn: Connection, row: Row, standing: Standing, read: ReadAck, outcome: Outcome) -> None:
-    ack = read.ack
-    parameters: dict[str, Any] = {
-        "id": row["id"],
-        "status": outcome.state.value,
-        "ack_hash": ack_hash(standing.command_id, ack.status, ack.result_code, ack.message),
-        "attempt": standing.attempt,
-        "now_ms": conn.now_ms,
-        "executed_at": read.executed_at_ms,
-        "result_code": ack.result_code or None,
-        "result_message": ack.message or None,
-        "before_snapshot": read.before_snapshot,
-        "after_snapshot": read.after_snapshot,
-    }
-    if outcome.state is State.running:
-        conn.run(SQL.go_on, **parameters)
-    elif outcome.state is State.pending:
-        more = {"retry_count": outcome.retry_count, "next_attempt_at": outcome.next_attempt_at_ms}
-        conn.run(SQL.hand_back, **parameters, **more)
-        conn.announce(CommandsChanged(row["site_id"]))
+def _held(
+    conn: Connection, trail: AuditTrail, caller: CollectorCaller, command_id: str, found: dict[str, Held]
+) -> Held | RestanteError:
+    held = found.get(command_id)
+    if held is None:
+        return CommandNotFound()
+    if held.site_id != caller.site_id:
+        return AccessDenied()
+    if _is_due(held, conn.now_ms):
+        settle(conn, trail, caller.site_id)
+        return _find(conn, [command_id])[command_id]
+    return held
+
+
+def _is_due(held: Held, now_ms: int) -> bool:
+    standing = held.standing
+    return standing.state not in TERMINAL and (
+        held.expires_at <= now_ms or (standing.lease_until_ms is not None and standing.lease_until_ms <= now_ms)
+    )
+
+
+def _take(
+    conn: Connection, options: AckOptions, said: Said, held: Held | RestanteError, changes: _Changes
+) -> Taken | RestanteError:
+    caller, command_id, read = said
+    if isinstance(held, RestanteError):
+        return _refused(changes, caller, command_id, None, held)
+    ack, standing, now_ms = read.ack, held.standing, conn.now_ms
+    verdict = judge(ack, standing, caller.device_id, now_ms, nonce_required=options.is_nonce_required)
+    if verdict is Verdict.replayed:
+        return Taken(_answer(command_id, standing.state, held.next_attempt_at, REPLAYED), ack.status)
+    refusal = refusal_of(verdict, standing)
+    if refusal is None and read.signed_body is not None:
+        secrets = options.box.valid(sealed_secrets(conn, caller.device_id), now_ms)
+        refusal = None if is_ack_signed(read.signed_body, secrets) else SignatureInvalid()
+    if refusal is not None:
+        return _refused(changes, caller, command_id, standing, refusal)
+    outcome = outcome_of(ack, standing, now_ms)
+    _apply(conn, changes, held, read, outcome)
+    _record(changes, caller, standing, read, outcome)
+    answer = _answer(command_id, outcome.state, outcome.next_attempt_at_ms, None)
+    if ack.status is AckStatus.failed:
+        answer.will_retry = outcome.event is Event.retry
+    return Taken(answer, ack.status)
+
+
+def _apply(conn: Connection, changes: _Changes, held: Held, read: ReadAck, outcome: Outcome) -> None:
+    ack, standing, state = read.ack, held.standing, outcome.state
+    row: tuple[Any, ...] = (
+        state.value,
+        ack_hash(standing.command_id, ack.status, ack.result_code, ack.message),
+        standing.attempt,
+        conn.now_ms,
+        read.executed_at_ms,
+        ack.result_code or None,
+        ack.message or None,
+        read.before_snapshot,
+        read.after_snapshot,
+    )
+    if state is State.running:
+        changes.going_on.append((*row, held.id))
+    elif state is State.pending:
+        again = (outcome.retry_count, outcome.next_attempt_at_ms)
+        changes.handed_back.append((*row, *again, held.id))
+        conn.announce(CommandsChanged(held.site_id))
     else:
-        conn.run(SQL.finish, **parameters)
-        if outcome.state is State.failed:
+        changes.finished.append((*row, held.id))
+        if state is State.failed:
             code = ack.result_code or (REJECTED if outcome.event is Event.reject else FAILED)
-            conn.announce(CommandFailed(row["site_id"], code))
+            conn.announce(CommandFailed(held.site_id, code))
 
 
-def _record(
-    conn: Connection,
-    trail: AuditTrail,
-    caller: CollectorCaller,
-    standing: Standing,
-    read: ReadAck,
-    outcome: Outcome,
-) -> None:
-    detail: dict[str, Any] = {
-        "attempt": standing.attempt,
-        "result_code": read.ack.result_code,
-        "message": read.ack.message,
-        "executed_at": read.executed_at_ms,
-        "next_attempt_at": outcome.next_attempt_at_ms,
-        "before_snapshot": None if read.before_snapshot is None else msgspec.Raw(read.before_snapshot.encode()),
-        "after_snapshot": None if read.after_snapshot is None else msgspec.Raw(read.after_snapshot.encode()),
-    }
-    said = {key: value for key, value in detail.items() if value not in (None, "")}
-    trail.record(
-        conn,
+def _record(changes: _Changes, caller: CollectorCaller, standing: Standing, read: ReadAck, outcome: Outcome) -> None:
+    detail: dict[str, Any] = {"attempt": standing.attempt}
+    if read.ack.result_code:
+        detail["result_code"] = read.ack.result_code
+    if read.ack.message:
+        detail["message"] = read.ack.message
+    if read.executed_at_ms is not None:
+        detail["executed_at"] = read.executed_at_ms
+    if outcome.next_attempt_at_ms is not None:
+        detail["next_attempt_at"] = outcome.next_attempt_at_ms
+    if read.before_snapshot is not None:
+        detail["before_snapshot"] = msgspec.Raw(read.before_snapshot.encode())
+    if read.after_snapshot is not None:
+        detail["after_snapshot"] = msgspec.Raw(read.after_snapshot.encode())
+    changes.entries.append(
         AuditEntry(
             caller.site_id,
             f"collector:{caller.device_id}",
-            f"command.{outcome.event.value}",
+            _EVENTS[outcome.event],
             standing.command_id,
             standing.state.value,
             outcome.state.value,
-            said,
-        ),
+            detail,
+        )
     )
 
 
 def _refused(
-    conn: Connection,
-    trail: AuditTrail,
+    changes: _Changes,
     caller: CollectorCaller,
     command_id: str,
     standing: Standing | None,
@@ -203,10 +272,18 @@ def _refused(
         detail |= {"lease_owner": standing.lease_owner, "attempt": standing.attempt}
     known = command_id if standing is not None else None
     actor = f"collector:{caller.device_id}"
-    trail.record(conn, AuditEntry(caller.site_id, actor, "ack.refused", known, state, state, detail))
+    changes.entries.append(AuditEntry(caller.site_id, actor, "ack.refused", known, state, state, detail))
     return refusal
 
 
-def _answer(row: Row, state: State, next_attempt_at: int | None, code: str | None) -> AckAnswer:
+def _write_down(conn: Connection, trail: AuditTrail, changes: _Changes) -> None:
+    conn.run_rows(SQL.go_on, changes.going_on)
+    conn.run_rows(SQL.hand_back, changes.handed_back)
+    conn.run_rows(SQL.finish, changes.finished)
+    if changes.entries:
+        trail.record_all(conn, changes.entries)
+
+
+def _answer(command_id: str, state: State, next_attempt_at: int | None, code: str | None) -> AckAnswer:
     at = None if next_attempt_at is None else iso_not_before(next_attempt_at)
-    return AckAnswer("ok", row["command_id"], state.value, code is not None, code, None, at)
+    return AckAnswer("ok", command_id, state.value, code is not None, code, None, at)

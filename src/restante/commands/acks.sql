@@ -1,8 +1,15 @@
--- name: command
--- What decides about an ACK.
-SELECT id, command_id, site_id, status, expires_at, lease_owner, lease_until, attempt, nonce, ack_hash, ack_attempt,
-    retry_count, max_retries, retry_backoff_sec, next_attempt_at
-FROM miner_commands WHERE command_id = :command_id
+-- name: commands
+-- What decides about ACKs.
+SELECT id, site_id, expires_at, next_attempt_at, command_id, status, lease_owner, lease_until, attempt, nonce, ack_hash,
+    ack_attempt, retry_count, max_retries, retry_backoff_sec
+FROM miner_commands WHERE command_id IN (SELECT value FROM json_each(:command_ids))
+
+-- name: commands@postgres
+-- PostgreSQL takes a JSON list apart by another function.
+SELECT id, site_id, expires_at, next_attempt_at, command_id, status, lease_owner, lease_until, attempt, nonce, ack_hash,
+    ack_attempt, retry_count, max_retries, retry_backoff_sec
+FROM miner_commands
+WHERE command_id IN (SELECT value FROM json_array_elements_text(CAST(:command_ids AS json)) AS listed (value))
 
 -- name: go_on
 -- The command is in progress; its holder keeps the lease.

@@ -12,14 +12,14 @@ verified, and this module never mends it: where the checkpoint is gone or not ou
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from restante.core.keyed_hash import KeyedHash
 from restante.database.connection import Connection
-from restante.database.queries import Query, queries_beside
+from restante.database.queries import queries_beside
 
 SQL = queries_beside(__file__)
 
@@ -85,55 +85,55 @@ class AuditTrail:
 
     def __init__(self, key: bytes) -> None:
         self.mac = KeyedHash(key)
-        # Where each chain ended when this process last wrote to it. A guess, which spares reading the checkpoint: the
-        # database says whether it holds, after a rollback or another process's writing it does not.
+        # Where each chain ended when this process last wrote to it: a checkpoint that says the same needs no proof.
         self._ends: dict[int, _End] = {}
 
     def record(self, conn: Connection, entry: AuditEntry) -> None:
-        self.record_all(conn, entry.chain, (entry,))
+        self.record_all(conn, (entry,))
 
-    def record_all(self, conn: Connection, chain: int, entries: Sequence[AuditEntry]) -> None:
-        """Several entries of one chain, in their order, for little more than the price of one."""
-        known = self._ends.get(chain)
-        if known is None or not self._append(conn, SQL.move_checkpoint, known, chain, entries):
-            self._append(conn, SQL.put_checkpoint, self._newest(conn, chain), chain, entries)
-
-    def _append(
-        self, conn: Connection, put_checkpoint: Query, end: _End, chain: int, entries: Sequence[AuditEntry]
-    ) -> bool:
-        """Write the entries behind that end; False, and nothing, if the chain does not end there."""
-        n, before, now_ms = end.n, end.hash, conn.now_ms
+    def record_all(self, conn: Connection, entries: Sequence[AuditEntry]) -> None:
+        """Several entries, of any chains, in their order: one checkpoint for each chain instead of one for each row."""
+        ends = self._ends_of(conn, {entry.chain for entry in entries})
+        now_ms, mac = conn.now_ms, self.mac
         rows = []
         for entry in entries:
-            n += 1
-            row = _placed(entry, n, now_ms)
-            before = row.hash_after(self.mac, before)
-            rows.append((row, before))
-        checkpoint = Checkpoint(chain, n, before, now_ms)
-        written = conn.run(
-            put_checkpoint,
-            chain=chain,
-            n=n,
-            hash=before,
-            at=now_ms,
-            signature=checkpoint.signature(self.mac),
-            end_n=end.n,
-            end_hash=end.hash,
+            chain, actor, event, command_id, from_state, to_state, said = entry
+            end = ends[chain]
+            n, detail = end.n + 1, _details.encode(said).decode()
+            row = AuditRow(actor, now_ms, chain, command_id, detail, event, from_state, n, to_state)
+            row_hash = row.hash_after(mac, end.hash)
+            rows.append((chain, n, now_ms, actor, event, command_id, from_state, to_state, detail, row_hash))
+            ends[chain] = _End(n, row_hash)
+        conn.run_rows(SQL.insert_row, rows)
+        conn.run_rows(
+            SQL.put_checkpoint,
+            [
+                (chain, end.n, end.hash, now_ms, Checkpoint(chain, end.n, end.hash, now_ms).signature(mac))
+                for chain, end in ends.items()
+            ],
         )
-        if not written:
-            return False
-        for row, row_hash in rows:
-            conn.run(SQL.insert_row, hash=row_hash, **msgspec.structs.asdict(row))
-        self._ends[chain] = _End(n, before)
-        return True
+        self._ends.update(ends)
 
-    def _newest(self, conn: Connection, chain: int) -> _End:
-        found = conn.one(SQL.checkpoint, chain=chain)
-        if found is not None:
-            checkpoint = Checkpoint(chain, found["n"], found["hash"], found["at"])
-            if hmac.compare_digest(checkpoint.signature(self.mac), found["signature"]):
-                return _End(checkpoint.n, checkpoint.hash)
-        return self._open(conn, chain)
+    def _ends_of(self, conn: Connection, chains: set[int]) -> dict[int, _End]:
+        """Where each of the chains ends."""
+        found = {row[0]: Checkpoint(*row[:4]) for row in self._checkpoints(conn, chains)}
+        ends = {chain: _End(checkpoint.n, checkpoint.hash) for chain, checkpoint in found.items()}
+        opened = {chain: self._open(conn, chain) for chain in sorted(chains - ends.keys() - {ROOT_CHAIN})}
+        if ROOT_CHAIN in chains and opened:
+            # They were opened in it.
+            ends |= self._ends_of(conn, {ROOT_CHAIN})
+        elif ROOT_CHAIN in chains - ends.keys():
+            ends[ROOT_CHAIN] = self._open(conn, ROOT_CHAIN)
+        return ends | opened
+
+    def _checkpoints(self, conn: Connection, chains: set[int]) -> Iterator[tuple[Any, ...]]:
+        """The checkpoints that are ours."""
+        for row in conn.values(SQL.checkpoints, chains=_rows.encode(sorted(chains)).decode()):
+            chain, n, row_hash, at, signature = row
+            if self._ends.get(chain) == (n, row_hash) or hmac.compare_digest(
+                Checkpoint(chain, n, row_hash, at).signature(self.mac), signature
+            ):
+                yield row
 
     def _open(self, conn: Connection, chain: int) -> _End:
         """Start a chain. Behind rows that have lost their checkpoint, the new start shows that something is wrong."""
@@ -141,17 +141,3 @@ class AuditTrail:
             self.record(conn, AuditEntry(ROOT_CHAIN, "restante", CHAIN_OPENED, None, None, None, {"chain": chain}))
         newest = conn.one(SQL.newest_row, chain=chain)
         return _End(0 if newest is None else newest["n"], NO_HASH)
-
-
-def _placed(entry: AuditEntry, n: int, now_ms: int) -> AuditRow:
-    return AuditRow(
-        actor=entry.actor,
-        at=now_ms,
-        chain=entry.chain,
-        command_id=entry.command_id,
-        detail=_details.encode(entry.detail).decode(),
-        event=entry.event,
-        from_state=entry.from_state,
-        n=n,
-        to_state=entry.to_state,
-    )

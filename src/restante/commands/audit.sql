@@ -1,6 +1,11 @@
--- name: checkpoint
--- Where a chain stands: what the next row follows.
-SELECT n, hash, at, signature FROM audit_checkpoints WHERE chain = :chain
+-- name: checkpoints
+-- Where chains stand: what their next rows follow.
+SELECT chain, n, hash, at, signature FROM audit_checkpoints WHERE chain IN (SELECT value FROM json_each(:chains))
+
+-- name: checkpoints@postgres
+-- PostgreSQL takes a JSON list apart by another function.
+SELECT chain, n, hash, at, signature FROM audit_checkpoints
+WHERE chain IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:chains AS json)) AS listed (value))
 
 -- name: newest_row
 -- The last number used in a chain that has no valid checkpoint, so that nothing is written over.
@@ -15,8 +20,3 @@ VALUES (:chain, :n, :at, :actor, :event, :command_id, :from_state, :to_state, :d
 -- The chain's new end.
 INSERT INTO audit_checkpoints (chain, n, hash, at, signature) VALUES (:chain, :n, :hash, :at, :signature)
 ON CONFLICT (chain) DO UPDATE SET n = excluded.n, hash = excluded.hash, at = excluded.at, signature = excluded.signature
-
--- name: move_checkpoint
--- The chain's new end, if it ended where it was last seen to; nothing if not.
-UPDATE audit_checkpoints SET n = :n, hash = :hash, at = :at, signature = :signature
-WHERE chain = :chain AND n = :end_n AND hash = :end_hash

@@ -1,26 +1,32 @@
-"""Claiming: which commands a collector is handed, in one write transaction.
+"""Claiming: which commands collectors are handed, in one write transaction, for many polls at once.
 
-    settle the site ─▶ first of each type ─▶ by rank, while the type's window has room ─▶ lease · count · record
+    settle the sites ─▶ first of each type ─▶ by rank, while the type's window has room ─▶ lease · count · record
 
-What a claim costs depends on how many commands it hands out, not on how many wait.
+What a claim costs depends on how many commands it hands out, not on how many wait. Polls that are claimed for together
+are served one after another, from what was read for all of them; what they are handed is what each would have been
+handed in a transaction of its own.
 
 Must always hold: the check of a window and its count are one transaction, so that no number of polls at once is handed
 more than the limit; a command is handed out in the transaction that raises its attempt, so that each attempt has
-one holder; and nobody is handed anything who has been revoked, however long ago the poll began.
+one holder; and nobody is handed anything whose token has ended, however long ago the poll began.
 """
 
-import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from restante.commands.audit import AuditEntry, AuditTrail
-from restante.commands.collectors import SealedSecrets, sealed_secrets
-from restante.commands.leases import settle
-from restante.commands.rate_windows import RateRules, Window, note_taken, window_of
+from restante.commands.collectors import credentials_of
+from restante.commands.leases import settle_all
+from restante.commands.rate_windows import RateRules, Window, note_taken, windows_of
 from restante.commands.wire import AccessDenied
 from restante.core.command_states import Event, State, next_state
 from restante.core.errors import NotAuthenticated
-from restante.database.connection import Connection, Row
+from restante.core.nonce import new_nonce
+from restante.database.connection import Connection
+from restante.database.hot import Failed
 from restante.database.queries import queries_beside
 from restante.identity.callers import CollectorCaller
 
@@ -28,6 +34,10 @@ SQL = queries_beside(__file__)
 
 HELD_BACK_COUNT_MAX = 1000
 _DISPATCHED = next_state(State.pending, Event.dispatch).value
+_PENDING = State.pending.value
+_EVENT = f"command.{Event.dispatch}"
+
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,146 +55,239 @@ class Claim(NamedTuple):
     limit: int
 
 
-class Claimed(NamedTuple):
-    """What a claim found. `held_back` wait for a rate window; `look_again_ms`: when there may be more without news."""
+class _Ready(NamedTuple):
+    """A command that could be handed out; they stand in the order in which they compare."""
 
-    commands: list[Row]
+    rank: int
+    id: int
+    command_type: str
+    command_id: str
+    site_id: int
+    zone_id: int
+    miner_id: int | None
+    params: str
+    priority: int
+    expires_at: int
+    dedupe_key: str | None
+    attempt: int
+    retry_count: int
+    max_retries: int
+    ready_at: int
+
+
+class HandedOut(NamedTuple):
+    """A command with the lease it is handed out under. `params` is a JSON text; `waited_ms`: for how long it could have
+    been handed out before it was, which of a retry is not known."""
+
+    command_id: str
+    site_id: int
+    zone_id: int
+    miner_id: int | None
+    command_type: str
+    params: str
+    priority: int
+    expires_at: int
+    dedupe_key: str | None
+    nonce: str
+    signed_at: int
+    lease_until: int
+    attempt: int
+    retry_count: int
+    max_retries: int
+    waited_ms: int | None
+
+
+class Claimed(NamedTuple):
+    """What a claim found. `held_back` wait for a rate window; `look_again_ms`: when there may be more without news.
+    `sealed_secret` is what the commands are to be signed with."""
+
+    commands: list[HandedOut]
     held_back: int
     has_more: bool
     look_again_ms: int | None
     now_ms: int
-    secrets: SealedSecrets | None = None
+    sealed_secret: bytes | None = None
+
+
+class _Queue(NamedTuple):
+    """Where a claim looks: at a whole site, or at one zone of it."""
+
+    site_id: int
+    zone_id: int | None
 
 
 def claim(conn: Connection, trail: AuditTrail, options: ClaimOptions, wanted: Claim) -> Claimed:
     """Hand the collector what it may have now, up to its limit."""
-    caller = wanted.caller
-    wanted = wanted._replace(zone_id=_served_zone(conn, wanted))
-    soonest = settle(conn, trail, caller.site_id).soonest()
-    ready = _ready(conn, wanted)
-    if not ready:
-        return Claimed([], 0, False, soonest, conn.now_ms)
-    windows: dict[str, Window] = {}
-    chosen, has_more = _choose(conn, options.rates, wanted, ready, windows)
-    commands = _dispatch(conn, options, caller, chosen, windows)
-    if commands:
-        trail.record_all(conn, caller.site_id, [_entry(caller, row) for row in commands])
-    held_back, frees_at_ms = _close(conn, wanted, windows)
-    moments = [soonest, frees_at_ms, commands[0]["lease_until"] if commands else None]
-    look_again_ms = min((moment for moment in moments if moment is not None), default=None)
-    secrets = sealed_secrets(conn, caller.device_id) if options.is_signed and commands else None
-    return Claimed(commands, held_back, has_more, look_again_ms, conn.now_ms, secrets)
+    (outcome,) = claim_all(conn, trail, options, [wanted])
+    if isinstance(outcome, Failed):
+        raise outcome.error
+    return outcome
 
 
-def _served_zone(conn: Connection, wanted: Claim) -> int | None:
-    """The zone to look in. A collector of one zone serves that zone only; nobody is told of zones of other sites."""
-    own, asked = wanted.caller.zone_id, wanted.zone_id
-    if asked is None or asked == own:
-        return own
-    if own is not None or conn.one(SQL.zone_of_site, zone_id=asked, site_id=wanted.caller.site_id) is None:
-        raise AccessDenied()
-    return asked
+def claim_all(
+    conn: Connection, trail: AuditTrail, options: ClaimOptions, wanted: Sequence[Claim]
+) -> list[Claimed | Failed]:
+    """The same for each of several polls, in their order."""
+    queues = [_queue_of(conn, each) for each in wanted]
+    moments = settle_all(conn, trail, list({queue.site_id: None for queue in queues if isinstance(queue, _Queue)}))
+    claiming = _Claiming(conn, options, wanted, queues)
+    claiming.soonest = {site_id: known.soonest() for site_id, known in moments.items()}
+    outcomes = [
+        queue if isinstance(queue, Failed) else claiming.serve(each, queue)
+        for each, queue in zip(wanted, queues, strict=True)
+    ]
+    claiming.write_down(trail)
+    return [claiming.count_held_back(each) if isinstance(each, _Served) else each for each in outcomes]
 
 
-def _refuse_revoked(conn: Connection, caller: CollectorCaller) -> None:
-    """Its token was good when it began to wait; only this transaction knows whether it still is."""
-    if conn.one(SQL.unrevoked, device_id=caller.device_id) is None:
-        raise NotAuthenticated("the collector was revoked")
+class _Served(NamedTuple):
+    """What a poll was handed; `full` are the windows that may hold something back from it."""
+
+    claimed: Claimed
+    queue: _Queue
+    full: list[Window]
 
 
-def _ready(conn: Connection, wanted: Claim) -> list[Row]:
-    """What could be handed out, in order: more of each type than are wanted, to know if there are more."""
-    if wanted.zone_id is None:
-        rows = conn.all(SQL.ready, site_id=wanted.caller.site_id, limit=wanted.limit + 1)
-    else:
-        rows = conn.all(SQL.ready_in_zone, zone_id=wanted.zone_id, limit=wanted.limit + 1)
-    return sorted(rows, key=lambda row: (row["rank"], row["id"])) if len(rows) > 1 else rows
+class _Claiming:
+    """What was read for all the polls together, and what has been taken of it so far."""
 
+    def __init__(
+        self, conn: Connection, options: ClaimOptions, wanted: Sequence[Claim], queues: Sequence[_Queue | Failed]
+    ) -> None:
+        self._conn = conn
+        self._now_ms = conn.now_ms
+        self._is_signed = options.is_signed
+        self._lease_until = conn.now_ms + options.lease_seconds * 1000
+        self._credentials = credentials_of(conn, {each.caller.device_id for each in wanted})
+        self._ready = _ready(conn, wanted, {queue for queue in queues if isinstance(queue, _Queue)})
+        self._types = {queue: {row.command_type for row in rows} for queue, rows in self._ready.items()}
+        keys = {(queue.site_id, command_type) for queue, types in self._types.items() for command_type in types}
+        self._windows = windows_of(conn, options.rates, keys) if keys else {}
+        self._taken: set[int] = set()
+        self._leases: list[tuple[Any, ...]] = []
+        self._entries: list[AuditEntry] = []
+        # When something at a site is next due.
+        self.soonest: dict[int, int | None] = {}
 
-def _choose(
-    conn: Connection, rates: RateRules, wanted: Claim, ready: list[Row], windows: dict[str, Window]
-) -> tuple[list[Row], bool]:
-    """Which of them to hand out, taken from their windows; and whether more could be.
+    def serve(self, wanted: Claim, queue: _Queue) -> Claimed | _Served | Failed:
+        """Take for the poll what it may have."""
+        site_id = queue.site_id
+        chosen, has_more = self._choose(wanted, queue)
+        credentials = self._credentials.get(wanted.caller.device_id)
+        if chosen and (credentials is None or not credentials.holds_for(wanted.caller)):
+            # Its token was good when it began to wait; only this transaction knows whether it still is.
+            for row in chosen:
+                self._windows[site_id, row.command_type].put_back()
+            return Failed(NotAuthenticated("the collector's token has ended"))
+        commands = [self._hand_out(wanted.caller, row) for row in chosen if self._is_live(row)]
+        soonest = self.soonest[site_id]
+        if commands:
+            soonest = self.soonest[site_id] = min(self._lease_until, soonest or self._lease_until)
+        secret = credentials.hmac_secret if credentials and self._is_signed and commands else None
+        claimed = Claimed(commands, 0, has_more, soonest, self._now_ms, secret)
+        windows = [self._windows[site_id, command_type] for command_type in self._types.get(queue, ())]
+        full = [window for window in windows if window.left <= 0]
+        return _Served(claimed, queue, full) if full else claimed
 
-    All are looked at, also when there are enough: the window of each type tells how many of it are held back.
-    """
-    chosen: list[Row] = []
-    has_more = False
-    for row in ready:
-        command_type = row["command_type"]
-        window = windows.get(command_type)
-        if window is None:
-            window = windows[command_type] = window_of(conn, rates, wanted.caller.site_id, command_type)
-        if window.left <= 0:
-            continue
-        if len(chosen) == wanted.limit:
-            has_more = True
-            continue
-        window.take()
-        chosen.append(row)
-    return chosen, has_more
+    def write_down(self, trail: AuditTrail) -> None:
+        if self._leases:
+            self._conn.run_rows(SQL.lease, self._leases)
+            note_taken(self._conn, [window for window in self._windows.values() if window.taken])
+            trail.record_all(self._conn, self._entries)
 
+    def count_held_back(self, served: _Served) -> Claimed:
+        """How many wait for a window, and when the first of those windows has room."""
+        claimed, queue, full = served
+        held_back, look_again_ms = 0, claimed.look_again_ms
+        for window in full:
+            if waiting := _waiting(self._conn, queue, window.command_type):
+                held_back += waiting
+                at = window.frees_at_ms(self._now_ms)
+                look_again_ms = at if look_again_ms is None else min(at, look_again_ms)
+        return claimed._replace(held_back=held_back, look_again_ms=look_again_ms)
 
-def _dispatch(
-    conn: Connection,
-    options: ClaimOptions,
-    caller: CollectorCaller,
-    chosen: list[Row],
-    windows: dict[str, Window],
-) -> list[Row]:
-    lease_until = conn.now_ms + options.lease_seconds * 1000
-    commands = []
-    for each in chosen:
-        row = conn.one(
-            SQL.dispatch,
-            id=each["id"],
-            status=_DISPATCHED,
-            device_id=caller.device_id,
-            lease_until=lease_until,
-            nonce=str(uuid.uuid4()),
-            now_ms=conn.now_ms,
+    def _choose(self, wanted: Claim, queue: _Queue) -> tuple[list[_Ready], bool]:
+        """Which to hand out, taken from their windows; and whether more could be."""
+        chosen: list[_Ready] = []
+        for row in self._ready.get(queue, ()):
+            window = self._windows[queue.site_id, row.command_type]
+            if window.left <= 0 or row.id in self._taken:
+                continue
+            if len(chosen) == wanted.limit:
+                return chosen, True
+            window.take()
+            chosen.append(row)
+        return chosen, False
+
+    def _is_live(self, row: _Ready) -> bool:
+        """Whether it may be handed out; not if it has expired, which more may have than settling takes in one go."""
+        if row.expires_at > self._now_ms:
+            return True
+        self._windows[row.site_id, row.command_type].put_back()
+        return False
+
+    def _hand_out(self, caller: CollectorCaller, row: _Ready) -> HandedOut:
+        now_ms, lease_until, nonce, attempt = self._now_ms, self._lease_until, new_nonce(), row.attempt + 1
+        self._taken.add(row.id)
+        self._leases.append((_DISPATCHED, caller.device_id, lease_until, now_ms, attempt, nonce, row.id))
+        actor, detail = f"collector:{caller.device_id}", {"attempt": attempt, "lease_until": lease_until}
+        self._entries.append(AuditEntry(row.site_id, actor, _EVENT, row.command_id, _PENDING, _DISPATCHED, detail))
+        return HandedOut(
+            row.command_id,
+            row.site_id,
+            row.zone_id,
+            row.miner_id,
+            row.command_type,
+            row.params,
+            row.priority,
+            row.expires_at,
+            row.dedupe_key,
+            nonce,
+            now_ms,
+            lease_until,
+            attempt,
+            row.retry_count,
+            row.max_retries,
+            now_ms - row.ready_at if attempt == 1 else None,
         )
-        if row is not None:
-            commands.append(row)
-        else:
-            _refuse_revoked(conn, caller)
-            # It has expired, and more have than settling takes in one go.
-            windows[each["command_type"]].put_back()
-    return commands
 
 
-def _close(conn: Connection, wanted: Claim, windows: dict[str, Window]) -> tuple[int, int | None]:
-    """Count what was taken; how many wait for a window, and when the first of those windows has room."""
-    held_back = 0
-    frees_at_ms: int | None = None
-    for window in windows.values():
-        if window.taken:
-            note_taken(conn, window)
-        if window.left <= 0 and (waiting := _waiting(conn, wanted, window.command_type)):
-            held_back += waiting
-            at = window.frees_at_ms(conn.now_ms)
-            frees_at_ms = at if frees_at_ms is None else min(at, frees_at_ms)
-    return held_back, frees_at_ms
+def _queue_of(conn: Connection, wanted: Claim) -> _Queue | Failed:
+    """Where to look. A collector of one zone serves that zone only; nobody is told of zones of other sites."""
+    (_, site_id, own, *_), asked, _ = wanted
+    if asked is None or asked == own:
+        return _Queue(site_id, own)
+    if own is not None or conn.one(SQL.zone_of_site, zone_id=asked, site_id=site_id) is None:
+        return Failed(AccessDenied())
+    return _Queue(site_id, asked)
 
 
-def _waiting(conn: Connection, wanted: Claim, command_type: str) -> int:
+def _ready(conn: Connection, wanted: Sequence[Claim], queues: set[_Queue]) -> dict[_Queue, list[_Ready]]:
+    """What each queue could hand out, in order: more of each type than all polls of its site want, to know if there
+    are more."""
+    limits: dict[int, int] = {}
+    for each in wanted:
+        limits[each.caller.site_id] = limits.get(each.caller.site_id, 1) + each.limit
+    alike: dict[tuple[bool, int], list[int]] = {}
+    for site_id, zone_id in queues:
+        key = site_id if zone_id is None else zone_id
+        alike.setdefault((zone_id is None, limits[site_id]), []).append(key)
+    ready: dict[_Queue, list[_Ready]] = {}
+    for (is_site, limit), keys in alike.items():
+        for row in conn.values(SQL.ready if is_site else SQL.ready_in_zone, keys=_encode(keys).decode(), limit=limit):
+            found = _Ready._make(row)
+            ready.setdefault(_Queue(found.site_id, None if is_site else found.zone_id), []).append(found)
+    for rows in ready.values():
+        rows.sort()
+    return ready
+
+
+def _waiting(conn: Connection, queue: _Queue, command_type: str) -> int:
     row = conn.one(
-        SQL.count_held_back if wanted.zone_id is None else SQL.count_held_back_in_zone,
-        site_id=wanted.caller.site_id,
-        zone_id=wanted.zone_id,
+        SQL.count_held_back if queue.zone_id is None else SQL.count_held_back_in_zone,
+        site_id=queue.site_id,
+        zone_id=queue.zone_id,
         command_type=command_type,
         count_max=HELD_BACK_COUNT_MAX,
     )
     return int(row["count"]) if row else 0
-
-
-def _entry(caller: CollectorCaller, row: Row) -> AuditEntry:
-    return AuditEntry(
-        caller.site_id,
-        f"collector:{caller.device_id}",
-        f"command.{Event.dispatch}",
-        row["command_id"],
-        State.pending.value,
-        _DISPATCHED,
-        {"attempt": row["attempt"], "lease_until": row["lease_until"]},
-    )

@@ -9,15 +9,18 @@ transaction; every telling of a secret is a row of the audit trail.
 """
 
 import secrets
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+import msgspec
 
 from restante.commands.audit import AuditEntry, AuditTrail
 from restante.core.errors import Conflict, NotFound
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.identity import collector_tokens, revisions, secret_tokens
-from restante.identity.callers import CollectorRevoked
+from restante.identity.callers import CollectorCaller, CollectorRevoked
 from restante.identity.master_key import MasterKey
 
 SQL = queries_beside(__file__)
@@ -25,6 +28,8 @@ SQL = queries_beside(__file__)
 SECRET_PURPOSE = "collector hmac secret"  # noqa: S105 — a purpose, not a secret
 SECRET_BYTES = 32
 OPENED_MAX = 10_000
+
+_encode = msgspec.json.Encoder().encode
 
 
 class NewCollector(NamedTuple):
@@ -54,6 +59,17 @@ class SealedSecrets(NamedTuple):
     hmac_secret: bytes
     old_hmac_secret: bytes | None
     old_secret_until: int | None
+
+
+class Credentials(NamedTuple):
+    """What a collector that is not revoked calls with, and what it is handed commands under, sealed."""
+
+    token_hash: bytes
+    hmac_secret: bytes
+
+    def holds_for(self, caller: CollectorCaller) -> bool:
+        """Whether the caller's token has not been replaced since it was verified."""
+        return caller.token_hash in (None, self.token_hash)
 
 
 class SecretBox:
@@ -153,6 +169,12 @@ def sealed_secrets(conn: Connection, device_id: int) -> SealedSecrets:
     if row is None:
         raise NotFound("there is no such collector")
     return SealedSecrets(row["hmac_secret"], row["old_hmac_secret"], row["old_secret_until"])
+
+
+def credentials_of(conn: Connection, device_ids: Iterable[int]) -> dict[int, Credentials]:
+    """Those of the collectors that are not revoked."""
+    found = conn.values(SQL.credentials, device_ids=_encode(list(device_ids)).decode())
+    return {device_id: Credentials(token_hash, secret) for device_id, token_hash, secret in found}
 
 
 def write_last_seen(conn: Connection, seen: list[tuple[int, float]]) -> None:

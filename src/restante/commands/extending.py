@@ -8,7 +8,6 @@ import msgspec
 from restante.commands.ack_body import ExtendBody
 from restante.commands.acks import AckOptions, find_held, refusal_of
 from restante.commands.audit import AuditEntry, AuditTrail
-from restante.commands.leases import standing_of
 from restante.commands.wire import iso
 from restante.core.ack import Standing, Verdict, holds_lease, nonce_fits
 from restante.core.command_states import TERMINAL, State
@@ -38,15 +37,15 @@ def extend(
     wanted: ExtendBody,
 ) -> Extended | RestanteError:
     """The lease as it is now. A refusal is returned, not raised: what settling found on the way stays done."""
-    row = find_held(conn, trail, caller, command_id)
-    if isinstance(row, RestanteError):
-        return row
-    standing = standing_of(row)
+    held = find_held(conn, trail, caller, command_id)
+    if isinstance(held, RestanteError):
+        return held
+    standing = held.standing
     refusal = refusal_of(_verdict(standing, caller, wanted, conn.now_ms, options), standing)
     if refusal is not None:
         return refusal
     until = max(standing.lease_until_ms or 0, conn.now_ms + wanted.lease_seconds * 1000)
-    conn.run(SQL.extend, id=row["id"], lease_until=until)
+    conn.run(SQL.extend, id=held.id, lease_until=until)
     state = standing.state.value
     detail = {"attempt": standing.attempt, "lease_until": until}
     actor = f"collector:{caller.device_id}"

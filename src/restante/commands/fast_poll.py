@@ -19,9 +19,14 @@ class FastPoll:
         self._cached = tokens.cached
         self._queries: dict[bytes, _Wanted] = {b"": (LIMIT_DEFAULT, 0, None)}
 
-    def at_once(self, _query: bytes, _token: bytes, _cursor: bytes, _date_line: bytes) -> bytes | None:
-        """Polls for commands have no cursor."""
-        return None
+    def at_once(self, query: bytes, token: bytes, _cursor: bytes, date_line: bytes) -> bytes | None:
+        poll = self._poll
+        caller = self._cached(token, poll.now)
+        wanted = self._queries.get(query)
+        if caller is None or wanted is None or wanted[1]:
+            return None
+        answer = poll.idle_at_once(caller, wanted[2])
+        return None if answer is None else poll.idle_bytes(answer, date_line)
 
     def __call__(self, query: bytes, headers: dict[bytes, bytes], lane: Lane) -> bool:
         poll = self._poll

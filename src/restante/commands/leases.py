@@ -12,8 +12,11 @@ Must always hold: what settling does depends on the times in the rows, never on 
 from the end of the lease.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from restante.commands.audit import AuditEntry, AuditTrail
 from restante.commands.queue import CommandsChanged
@@ -26,6 +29,8 @@ SQL = queries_beside(__file__)
 
 SYSTEM = "restante"
 LEASE_EXPIRED = "LEASE_EXPIRED"
+
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +61,23 @@ class Moments(NamedTuple):
 
 def settle(conn: Connection, trail: AuditTrail, site_id: int, options: SettleOptions = DEFAULT_OPTIONS) -> Moments:
     """Do what is due at the site; when the next will be."""
-    moments = moments_of(conn, site_id)
-    soonest = moments.soonest()
-    if soonest is None or soonest > conn.now_ms:
-        return moments
-    due = {"site_id": site_id, "now_ms": conn.now_ms, "rows_max": options.rows_max}
-    entries = [_expire(conn, row) for row in conn.all(SQL.due_to_expire, **due)]
-    entries += [_recover(conn, row) for row in conn.all(SQL.leases_run_out, **due)]
-    if entries:
-        trail.record_all(conn, site_id, entries)
-    conn.run(SQL.make_ready, **due)
-    conn.announce(CommandsChanged(site_id))
-    return moments_of(conn, site_id)
+    return settle_all(conn, trail, [site_id], options)[site_id]
 
 
-def moments_of(conn: Connection, site_id: int) -> Moments:
-    row = conn.one(SQL.moments, site_id=site_id)
-    assert row is not None  # noqa: S101 — a SELECT without FROM answers with one row
-    return Moments(row["expiring"], row["leased"], row["delayed"])
+def settle_all(
+    conn: Connection, trail: AuditTrail, sites: Sequence[int], options: SettleOptions = DEFAULT_OPTIONS
+) -> dict[int, Moments]:
+    """The same for several sites. One look shows at which of them something is due."""
+    moments = moments_of(conn, sites)
+    due = [site_id for site_id, known in moments.items() if _is_past(known.soonest(), conn.now_ms)]
+    for site_id in due:
+        _settle(conn, trail, site_id, options)
+    return moments | moments_of(conn, due) if due else moments
+
+
+def moments_of(conn: Connection, sites: Sequence[int]) -> dict[int, Moments]:
+    found = conn.values(SQL.moments, sites=_encode(sites).decode())
+    return {site_id: Moments(expiring, leased, delayed) for site_id, expiring, leased, delayed in found}
 
 
 def standing_of(row: Row) -> Standing:
@@ -96,6 +100,20 @@ def standing_of(row: Row) -> Standing:
 def sites_due(conn: Connection) -> list[int]:
     """The sites where settling would find something to do."""
     return [row["id"] for row in conn.all(SQL.sites_due, now_ms=conn.now_ms)]
+
+
+def _is_past(moment: int | None, now_ms: int) -> bool:
+    return moment is not None and moment <= now_ms
+
+
+def _settle(conn: Connection, trail: AuditTrail, site_id: int, options: SettleOptions) -> None:
+    due = {"site_id": site_id, "now_ms": conn.now_ms, "rows_max": options.rows_max}
+    entries = [_expire(conn, row) for row in conn.all(SQL.due_to_expire, **due)]
+    entries += [_recover(conn, row) for row in conn.all(SQL.leases_run_out, **due)]
+    if entries:
+        trail.record_all(conn, entries)
+    conn.run(SQL.make_ready, **due)
+    conn.announce(CommandsChanged(site_id))
 
 
 def _expire(conn: Connection, row: Row) -> AuditEntry:

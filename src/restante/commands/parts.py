@@ -43,7 +43,6 @@ from restante.identity.collector_tokens import CollectorTokens
 from restante.identity.master_key import MasterKey
 from restante.web import idempotency
 from restante.web.ask import BODY_BYTES_MAX
-from restante.web.handback import Handback
 from restante.web.hot import HotHandler, HotPost
 from restante.web.routes import Route
 
@@ -86,11 +85,10 @@ class CommandsParts:
         self.box = SecretBox(master_key)
         self.totals = CommandTotals()
         self.presence = Presence(database, collectors.write_last_seen)
-        handback = Handback(database)
         claims = ClaimOptions(options.lease_seconds, options.rates, options.is_signed)
-        self.poll = CommandPoll(handback, self.trail, self.box, claims, self.presence, self.totals)
+        self.poll = CommandPoll(database, self.trail, self.box, claims, self.presence, self.totals)
         acks = AckOptions(self.box, options.is_signed and options.is_ack_nonce_required)
-        self.desk = AckDesk(handback, self.trail, acks, self.totals)
+        self.desk = AckDesk(database, self.trail, acks, self.totals)
         self.recovery = LeaseRecovery(database, self.trail)
         self.rules = RuleEvaluation(Firing(self.trail, options.for_creation()), options.telemetry_gap_seconds)
         self.rule_timer = RuleTimer(database, self.rules, self.totals)

@@ -11,24 +11,23 @@ whose client hung up meanwhile is offered again when its lease runs out, as one 
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 
 import msgspec
 
 from restante.commands.audit import AuditTrail
-from restante.commands.claims import Claim, Claimed, ClaimOptions, claim
+from restante.commands.claims import Claim, Claimed, ClaimOptions, claim_all
 from restante.commands.collectors import SecretBox
 from restante.commands.polled import PollAnswer, poll_answer
 from restante.commands.refusals import refusal_answer
 from restante.commands.site_bell import Quiet, SiteBell
 from restante.commands.totals import CommandTotals
 from restante.commands.wire import iso
-from restante.database.connection import Connection
+from restante.database.database import Database
+from restante.database.hot import Failed, HotCall, HotOperation
 from restante.delivery.presence import Presence
 from restante.identity.callers import CollectorCaller
 from restante.web.answer import Answer, json_answer
-from restante.web.handback import Handback
 
 LIMIT_DEFAULT = 10
 LIMIT_MAX = 50
@@ -41,9 +40,10 @@ _encoder = msgspec.json.Encoder()
 
 
 class ParkedClaim:
-    """A poll under way. `over` makes sure that of time-out, news and hang-up only the first counts."""
+    """A poll under way. `over` makes sure that of time-out, news and hang-up only the first counts. `claiming` is its
+    claim while that is under way."""
 
-    __slots__ = ("claim", "is_claiming", "looked_at", "over", "reply", "site_id", "waits")
+    __slots__ = ("claim", "claiming", "looked_at", "over", "reply", "site_id", "waits")
 
     def __init__(self, wanted: Claim, waits: bool, reply: Reply) -> None:
         self.claim = wanted
@@ -51,14 +51,14 @@ class ParkedClaim:
         self.waits = waits
         self.reply = reply
         self.looked_at = -1
-        self.is_claiming = False
+        self.claiming: HotCall[Claim, Claimed] | None = None
         self.over = False
 
 
 class CommandPoll:
     def __init__(
         self,
-        handback: Handback,
+        database: Database,
         trail: AuditTrail,
         box: SecretBox,
         options: ClaimOptions,
@@ -68,8 +68,10 @@ class CommandPoll:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.bell: SiteBell[ParkedClaim] = SiteBell(self._claim, monotonic)
-        self._handback = handback
-        self._trail = trail
+        self._database = database
+        self._claims: HotOperation[Claim, Claimed] = HotOperation(
+            lambda conn, wanted: claim_all(conn, trail, options, wanted)
+        )
         self._box = box
         self._options = options
         self._presence = presence
@@ -80,6 +82,8 @@ class CommandPoll:
         self._claiming: dict[int, int] = {}
         self._left_behind: set[int] = set()
         self._idle: dict[int, Answer] = {}
+        # Body → the date line it was written with, and all of it.
+        self._idle_bytes: dict[bytes, tuple[bytes, bytes]] = {}
         self.idle_count = 0
         self.now = 0.0
         self.tick(time.time())
@@ -88,12 +92,23 @@ class CommandPoll:
         """To be called every second, with the time since the epoch: for what needs no finer clock."""
         self.now = now
         self._idle.clear()
+        self._idle_bytes.clear()
 
     def idle_at_once(self, caller: CollectorCaller, zone_id: int | None) -> Answer | None:
         """The answer for a poll that does not wait, if memory alone shows that there is nothing to hand out."""
         self._presence.seen[caller.device_id] = self.now
         quiet = self._quiet(caller, zone_id)
         return None if quiet is None else self._idle_answer(quiet.held_back)
+
+    def idle_bytes(self, answer: Answer, date_line: bytes) -> bytes:
+        """All bytes of an idle answer; the same for everybody within a second."""
+        known = self._idle_bytes.get(answer.body)
+        if known is None or known[0] is not date_line:
+            lines = b"".join(b"%b: %b\r\n" % header for header in answer.headers)
+            length = b"content-length: %d\r\n\r\n" % len(answer.body)
+            known = (date_line, b"".join((b"HTTP/1.1 200 OK\r\n", date_line, lines, length, answer.body)))
+            self._idle_bytes[answer.body] = known
+        return known[1]
 
     def start(self, wanted: Claim, waits: bool, reply: Reply) -> ParkedClaim:
         """Answer a poll: now, after a claim, or, if it `waits`, when something can be handed out.
@@ -114,13 +129,15 @@ class CommandPoll:
     def expire(self, poll: ParkedClaim) -> None:
         """The wait is over. A claim that is under way is let finish, and waits no more."""
         poll.waits = False
-        if not poll.over and not poll.is_claiming:
+        if not poll.over and poll.claiming is None:
             quiet = self._quiet(poll.claim.caller, poll.claim.zone_id)
             self._end(poll, self._idle_answer(quiet.held_back if quiet else 0))
 
     def abandon(self, poll: ParkedClaim) -> None:
-        """Nobody is there any more to be answered."""
+        """Nobody is there any more to be answered: nothing is claimed for who has gone."""
         poll.over = True
+        if poll.claiming is not None:
+            poll.claiming.cancel()
         self.bell.leave(poll)
 
     def close(self) -> None:
@@ -136,25 +153,20 @@ class CommandPoll:
         return self.bell.quiet(caller.site_id, zone_id) if caller.zone_id in (None, zone_id) else None
 
     def _claim(self, poll: ParkedClaim) -> None:
-        poll.is_claiming = True
         self._claiming[poll.site_id] = self._claiming.get(poll.site_id, 0) + 1
         poll.looked_at = self.bell.last_ring(poll.site_id)
-        self._handback.write(partial(self._claim_now, poll), partial(self._claimed, poll, poll.looked_at))
+        then = partial(self._claimed, poll, poll.looked_at)
+        poll.claiming = self._database.submit_hot(self._claims, poll.claim, then)
 
-    def _claim_now(self, poll: ParkedClaim, conn: Connection) -> Claimed | None:
-        """In the writer's thread: nothing is claimed for who has gone."""
-        return None if poll.over else claim(conn, self._trail, self._options, poll.claim)
-
-    def _claimed(self, poll: ParkedClaim, looked_at: int, future: "Future[Claimed | None]") -> None:
-        poll.is_claiming = False
-        found = None
+    def _claimed(self, poll: ParkedClaim, looked_at: int, outcome: Claimed | Failed) -> None:
+        poll.claiming = None
+        found = None if isinstance(outcome, Failed) else outcome
         try:
-            found = future.result()
-            if found is not None:
-                self._conclude(poll, looked_at, found)
-        except Exception as error:
-            if not poll.over:
-                self._end(poll, refusal_answer(error))
+            if isinstance(outcome, Failed):
+                if not poll.over:
+                    self._end(poll, refusal_answer(outcome.error))
+            else:
+                self._conclude(poll, looked_at, outcome)
         finally:
             self._pass_on(poll, found)
 
@@ -196,9 +208,9 @@ class CommandPoll:
 
     def _give(self, poll: ParkedClaim, found: Claimed) -> None:
         for row in found.commands:
-            waited_ms = row["waited_ms"]
+            waited_ms = row.waited_ms
             waited_seconds = None if waited_ms is None else waited_ms / 1000
-            self._totals.count_dispatched(poll.site_id, row["command_type"], waited_seconds)
+            self._totals.count_dispatched(poll.site_id, row.command_type, waited_seconds)
         if not poll.over:
             answer = poll_answer(found, self._box, self._options.lease_seconds)
             self._end(poll, json_answer(_encoder.encode(answer)))

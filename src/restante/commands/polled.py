@@ -6,12 +6,11 @@ is off, the three signature fields are null and all else is the same.
 
 import msgspec
 
-from restante.commands.claims import Claimed
+from restante.commands.claims import Claimed, HandedOut
 from restante.commands.collectors import SecretBox
 from restante.commands.signing import sign
 from restante.commands.wire import iso
 from restante.core.canonical import SIG_ENCODING, SIG_VERSION, SIGNED_FIELDS
-from restante.database.connection import Row
 
 # The name that collectors in the field read as `command`, and not `command_type`.
 LEGACY_NAMES = {
@@ -60,33 +59,33 @@ class PollAnswer(msgspec.Struct):
 
 
 def poll_answer(claimed: Claimed, box: SecretBox, lease_seconds: int) -> PollAnswer:
-    secret = None if claimed.secrets is None else box.open(claimed.secrets.hmac_secret)
+    secret = None if claimed.sealed_secret is None else box.open(claimed.sealed_secret)
     commands = [_polled(row, secret, lease_seconds) for row in claimed.commands]
     for_one = sum(command.miner_id is not None for command in commands)
     return PollAnswer(commands, for_one, len(commands) - for_one, claimed.held_back, iso(claimed.now_ms))
 
 
-def _polled(row: Row, secret: str | None, lease_seconds: int) -> PolledCommand:
+def _polled(row: HandedOut, secret: str | None, lease_seconds: int) -> PolledCommand:
     command = PolledCommand(
-        command_id=row["command_id"],
-        site_id=row["site_id"],
-        zone_id=row["zone_id"],
-        miner_id=row["miner_id"],
-        command_type=row["command_type"],
-        params=_params.decode(row["params"]),
-        priority=row["priority"],
-        expires_at=iso(row["expires_at"]),
-        dedupe_key=row["dedupe_key"],
-        signed_at=iso(row["signed_at"]),
-        nonce=row["nonce"],
+        command_id=row.command_id,
+        site_id=row.site_id,
+        zone_id=row.zone_id,
+        miner_id=row.miner_id,
+        command_type=row.command_type,
+        params=_params.decode(row.params),
+        priority=row.priority,
+        expires_at=iso(row.expires_at),
+        dedupe_key=row.dedupe_key,
+        signed_at=iso(row.signed_at),
+        nonce=row.nonce,
         signature=None,
         sig_version=None,
         sig_encoding=None,
-        command=LEGACY_NAMES[row["command_type"]],
-        attempt=row["attempt"],
-        retry_count=row["retry_count"],
-        max_retries=row["max_retries"],
-        lease_until=iso(row["lease_until"]),
+        command=LEGACY_NAMES[row.command_type],
+        attempt=row.attempt,
+        retry_count=row.retry_count,
+        max_retries=row.max_retries,
+        lease_until=iso(row.lease_until),
         lease_duration_sec=lease_seconds,
     )
     if secret is not None:

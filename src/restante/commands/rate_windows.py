@@ -1,24 +1,31 @@
 """How many commands of a type a site may be handed within a sliding window, and how many it has been.
 
 A hand-out counts while it is younger than its type's window. Check and count are one step because they happen in one
-write transaction: see `claims`. A window is counted by two seeks, whatever its limit: the hand-outs of a type at a site
+write transaction: see `claims`. A window is counted by its ends, whatever its limit: the hand-outs of a type at a site
 are numbered, so the newest number less that of the oldest within the window is how many there were.
 
 Must always hold: numbers and times of a type's hand-outs at a site never go back, even if the clock does; rows from
 further ahead than a window are a clock's mistake and do not count.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from restante.database.connection import Connection, Row
+import msgspec
+
+from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 
 SQL = queries_beside(__file__)
 
 # Old rows go with every so many new ones: a few more than needed are kept, and most hand-outs need not look.
 PRUNE_EVERY = 64
+
+# Site and command type.
+WindowKey = tuple[int, str]
+
+_encode = msgspec.json.Encoder().encode
 
 
 class RateLimit(NamedTuple):
@@ -82,42 +89,52 @@ class Window:
 
 
 def allowance(conn: Connection, rules: RateRules, site_id: int, command_type: str) -> Allowance:
-    window = window_of(conn, rules, site_id, command_type)
+    (window,) = windows_of(conn, rules, [(site_id, command_type)]).values()
     return Allowance(window.left, None if window.left else window.frees_at_ms(conn.now_ms))
 
 
-def window_of(conn: Connection, rules: RateRules, site_id: int, command_type: str) -> Window:
-    rule = rules.of(command_type)
-    window_ms = rule.window_seconds * 1000
-    rows = conn.all(
-        SQL.window_ends,
-        site_id=site_id,
-        command_type=command_type,
+def windows_of(conn: Connection, rules: RateRules, wanted: Iterable[WindowKey]) -> dict[WindowKey, Window]:
+    """The windows as they stand, by site and type."""
+    by_type: dict[str, list[int]] = {}
+    for site_id, command_type in wanted:
+        by_type.setdefault(command_type, []).append(site_id)
+    windows = {}
+    for command_type, sites in by_type.items():
+        rule = rules.of(command_type)
+        window_ms = rule.window_seconds * 1000
+        ends = conn.values(
+            SQL.window_ends,
+            sites=_encode(sites).decode(),
+            command_type=command_type,
+            past=conn.now_ms - window_ms,
+            ahead=conn.now_ms + window_ms,
+        )
+        for site_id, newest_n, newest_at, oldest_n, oldest_at in ends:
+            used = 0 if oldest_n is None else newest_n - oldest_n + 1
+            left = max(0, rule.limit - used)
+            window = Window(site_id, command_type, rule, newest_n or 0, newest_at or 0, oldest_at, left)
+            windows[site_id, command_type] = window
+    return windows
+
+
+def note_taken(conn: Connection, windows: Iterable[Window]) -> None:
+    """Count what was handed out of these windows."""
+    rows = []
+    for window in windows:
+        at, first = max(conn.now_ms, window.newest_at_ms), window.newest_n + 1
+        last = window.newest_n + window.taken
+        rows += [(window.site_id, window.command_type, at, n) for n in range(first, last + 1)]
+        if last // PRUNE_EVERY != window.newest_n // PRUNE_EVERY:
+            _prune(conn, window)
+    conn.run_rows(SQL.insert_dispatch, rows)
+
+
+def _prune(conn: Connection, window: Window) -> None:
+    window_ms = window.rule.window_seconds * 1000
+    conn.run(
+        SQL.prune,
+        site_id=window.site_id,
+        command_type=window.command_type,
         past=conn.now_ms - window_ms,
         ahead=conn.now_ms + window_ms,
     )
-    if not rows:
-        return Window(site_id, command_type, rule, 0, 0, None, rule.limit)
-    # A union has no order of its own.
-    newest, oldest = max(rows, key=_n), min(rows, key=_n)
-    if len(rows) == 1:
-        return Window(site_id, command_type, rule, newest["n"], newest["dispatched_at"], None, rule.limit)
-    used = newest["n"] - oldest["n"] + 1
-    left = max(0, rule.limit - used)
-    return Window(site_id, command_type, rule, newest["n"], newest["dispatched_at"], oldest["dispatched_at"], left)
-
-
-def _n(row: Row) -> int:
-    return int(row["n"])
-
-
-def note_taken(conn: Connection, window: Window) -> None:
-    """Count what was handed out of this window."""
-    at = max(conn.now_ms, window.newest_at_ms)
-    key = {"site_id": window.site_id, "command_type": window.command_type}
-    last = window.newest_n + window.taken
-    for n in range(window.newest_n + 1, last + 1):
-        conn.run(SQL.insert_dispatch, **key, dispatched_at=at, n=n)
-    if last // PRUNE_EVERY != window.newest_n // PRUNE_EVERY:
-        window_ms = window.rule.window_seconds * 1000
-        conn.run(SQL.prune, **key, past=conn.now_ms - window_ms, ahead=conn.now_ms + window_ms)

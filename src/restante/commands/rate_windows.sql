@@ -1,16 +1,41 @@
 -- name: window_ends
--- The newest hand-out of a type at a site, and the oldest that is still within the window: none, one or both.
-SELECT n, dispatched_at FROM (
-    SELECT n, dispatched_at FROM command_dispatches
-    WHERE site_id = :site_id AND command_type = :command_type AND dispatched_at <= :ahead
-    ORDER BY dispatched_at DESC, n DESC LIMIT 1
-) AS newest
-UNION ALL
-SELECT n, dispatched_at FROM (
-    SELECT n, dispatched_at FROM command_dispatches
-    WHERE site_id = :site_id AND command_type = :command_type AND dispatched_at > :past AND dispatched_at <= :ahead
-    ORDER BY dispatched_at, n LIMIT 1
-) AS oldest
+-- The newest hand-out of a type at each site, and the oldest that is still within the window, if there are any.
+SELECT site.value,
+    (SELECT d.n FROM command_dispatches AS d
+     WHERE d.site_id = site.value AND d.command_type = :command_type AND d.dispatched_at <= :ahead
+     ORDER BY d.dispatched_at DESC, d.n DESC LIMIT 1) AS newest_n,
+    (SELECT d.dispatched_at FROM command_dispatches AS d
+     WHERE d.site_id = site.value AND d.command_type = :command_type AND d.dispatched_at <= :ahead
+     ORDER BY d.dispatched_at DESC, d.n DESC LIMIT 1) AS newest_at,
+    (SELECT d.n FROM command_dispatches AS d
+     WHERE d.site_id = site.value AND d.command_type = :command_type
+        AND d.dispatched_at > :past AND d.dispatched_at <= :ahead
+     ORDER BY d.dispatched_at, d.n LIMIT 1) AS oldest_n,
+    (SELECT d.dispatched_at FROM command_dispatches AS d
+     WHERE d.site_id = site.value AND d.command_type = :command_type
+        AND d.dispatched_at > :past AND d.dispatched_at <= :ahead
+     ORDER BY d.dispatched_at, d.n LIMIT 1) AS oldest_at
+FROM json_each(:sites) AS site
+
+-- name: window_ends@postgres
+-- PostgreSQL takes a JSON list apart by another function.
+SELECT site.value,
+    (SELECT d.n FROM command_dispatches AS d
+     WHERE d.site_id = site.value AND d.command_type = :command_type AND d.dispatched_at <= :ahead
+     ORDER BY d.dispatched_at DESC, d.n DESC LIMIT 1) AS newest_n,
+    (SELECT d.dispatched_at FROM command_dispatches AS d
+     WHERE d.site_id = site.value AND d.command_type = :command_type AND d.dispatched_at <= :ahead
+     ORDER BY d.dispatched_at DESC, d.n DESC LIMIT 1) AS newest_at,
+    (SELECT d.n FROM command_dispatches AS d
+     WHERE d.site_id = site.value AND d.command_type = :command_type
+        AND d.dispatched_at > :past AND d.dispatched_at <= :ahead
+     ORDER BY d.dispatched_at, d.n LIMIT 1) AS oldest_n,
+    (SELECT d.dispatched_at FROM command_dispatches AS d
+     WHERE d.site_id = site.value AND d.command_type = :command_type
+        AND d.dispatched_at > :past AND d.dispatched_at <= :ahead
+     ORDER BY d.dispatched_at, d.n LIMIT 1) AS oldest_at
+FROM (SELECT CAST(listed.value AS BIGINT) AS value
+      FROM json_array_elements_text(CAST(:sites AS json)) AS listed (value)) AS site
 
 -- name: insert_dispatch
 -- One hand-out more.

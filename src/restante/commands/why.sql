@@ -17,7 +17,8 @@ WHERE site_id = :site_id AND revoked_at IS NULL AND (zone_id IS NULL OR zone_id 
 -- How many go before it, up to a bound.
 SELECT COUNT(*) AS count FROM (
     SELECT 1 FROM miner_commands
-    WHERE site_id = :site_id AND status = 'pending' AND next_attempt_at IS NULL
+    WHERE zone_id IN (SELECT id FROM edge_zones WHERE site_id = :site_id)
+      AND status = 'pending' AND next_attempt_at IS NULL
       AND (rank < :rank OR (rank = :rank AND id < :id))
     LIMIT :count_max
 ) AS ahead

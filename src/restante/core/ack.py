@@ -90,9 +90,8 @@ def ack_hash(command_id: str, status: AckStatus, result_code: str, message: str)
 
 
 def judge(ack: Ack, standing: Standing, device_id: int, now_ms: int, *, nonce_required: bool) -> Verdict:
-    digest = ack_hash(standing.command_id, ack.status, ack.result_code, ack.message)
     names_this_attempt = ack.attempt in (None, standing.attempt)
-    if names_this_attempt and standing.last_ack_attempt == standing.attempt and standing.last_ack_hash == digest:
+    if names_this_attempt and standing.last_ack_attempt == standing.attempt and _is_last(ack, standing):
         return Verdict.replayed
     if standing.state in TERMINAL:
         return Verdict.expired if standing.state is State.expired else Verdict.finished
@@ -152,6 +151,10 @@ def _deferred_to(ack: Ack, now_ms: int, delay_ms: int) -> int:
     if ack.defer_until_ms is not None:
         return ack.defer_until_ms
     return now_ms + (delay_ms if ack.defer_seconds is None else ack.defer_seconds * 1000)
+
+
+def _is_last(ack: Ack, standing: Standing) -> bool:
+    return standing.last_ack_hash == ack_hash(standing.command_id, ack.status, ack.result_code, ack.message)
 
 
 def _event_of(status: AckStatus, standing: Standing) -> Event:

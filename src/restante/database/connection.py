@@ -35,6 +35,14 @@ class Connection(Protocol):
     def run_many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
         """Run a statement once for each row of parameters."""
 
+    # The same two for what is run most: plain tuples are made and taken apart in half the time.
+
+    def values(self, query: Query, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        """Every row of the answer, its values in the order of the query's columns."""
+
+    def run_rows(self, query: Query, rows: Iterable[tuple[Any, ...]], /) -> None:
+        """Run a statement once for each row, its values in the order in which the query first names its parameters."""
+
     def announce(self, event: object, /) -> None:
         """Tell the process about a change, after it is committed and only then: see `Database.on_commit`."""
 

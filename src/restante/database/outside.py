@@ -20,7 +20,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 from restante.database.connection import Connection, Row
 from restante.database.errors import DatabaseError, DatabaseUnavailable
 from restante.database.outside_drivers import DRIVERS, Driver
-from restante.database.queries import Query
+from restante.database.queries import Query, numbered
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -76,6 +76,13 @@ class OutsideConnection:
     def run_many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
         for row in rows:
             self.run(query, **row)
+
+    def values(self, query: Query, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row[column] for column in row.keys()) for row in self.all(query, **parameters)]  # noqa: SIM118 — no dict
+
+    def run_rows(self, query: Query, rows: Iterable[tuple[Any, ...]], /) -> None:
+        _, names = numbered(query.for_engine(self._driver.engine), "?")
+        self.run_many(query, (dict(zip(names, row, strict=True)) for row in rows))
 
     def announce(self, event: object, /) -> None:
         """Nobody in this process listens to another's database."""

@@ -160,8 +160,18 @@ class PostgresConnection:
         return changed
 
     def run_many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
+        names = statement_of(query).names
+        self.run_rows(query, (tuple(row[name] for name in names) for row in rows))
+
+    def values(self, query: Query, /, **parameters: Any) -> list[tuple[Any, ...]]:
         statement = statement_of(query)
-        values = [[row[name] for name in statement.names] for row in rows]
+        rows = self._execute(statement.text, [parameters[name] for name in statement.names])
+        if statement.may_change:
+            self._changes += len(rows)
+        return [tuple(row.values()) for row in rows]
+
+    def run_rows(self, query: Query, rows: Iterable[tuple[Any, ...]], /) -> None:
+        statement, values = statement_of(query), list(rows)
         if not values:
             return
         cursor = self._open_cursor()

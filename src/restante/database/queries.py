@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _HEADER = re.compile(r"^-- name:(?P<said>.*)$", re.MULTILINE)
+# A named parameter; strings, quoted names, comments and casts are passed over.
+_PARAMETER = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|::|:(?P<name>[a-z_][a-z0-9_]*)")
 _NAME = re.compile(r" (?P<name>[a-z][a-z0-9_]*)(?:@(?P<engine>[a-z]+))?\s*")
 
 
@@ -23,6 +25,17 @@ class Query(NamedTuple):
 
     def for_engine(self, engine: str) -> str:
         return next((text for name, text in self.variants if name == engine), self.text)
+
+
+def numbered(text: str, sign: str) -> tuple[str, tuple[str, ...]]:
+    """The text with numbered parameters, `?1` or `$1`, and their names in the order in which they first stand there."""
+    numbers: dict[str, int] = {}
+
+    def number(found: re.Match[str]) -> str:
+        name = found["name"]
+        return found[0] if name is None else f"{sign}{numbers.setdefault(name, len(numbers) + 1)}"
+
+    return _PARAMETER.sub(number, text), tuple(numbers)
 
 
 class Queries:

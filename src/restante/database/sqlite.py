@@ -8,12 +8,14 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from restante.database.connection import Row
 from restante.database.errors import DatabaseError, DatabaseUnavailable, UniqueViolation
-from restante.database.queries import Query
+from restante.database.queries import Query, numbered
 
 Clock = Callable[[], int]
 BUSY_SECONDS = 10.0
@@ -76,6 +78,9 @@ class SqliteConnection:
                 cached_statements=512,
             )
             self._driver.row_factory = sqlite3.Row
+            # One that makes no rows of what it reads, kept because making cursors takes longer than some statements.
+            self._plain = self._driver.cursor()
+            self._plain.row_factory = None
             try:
                 self._set_up(writable)
             except sqlite3.Error:
@@ -127,6 +132,16 @@ class SqliteConnection:
         with _our_errors:
             self._driver.executemany(query.text, rows)
 
+    def values(self, query: Query, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        try:
+            return self._plain.execute(query.text, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise _translated(error) from error
+
+    def run_rows(self, query: Query, rows: Iterable[tuple[Any, ...]], /) -> None:
+        with _our_errors:
+            self._plain.executemany(_numbered(query), rows)
+
     def announce(self, event: object, /) -> None:
         self._announced.append(event)
 
@@ -172,7 +187,15 @@ class SqliteConnection:
                 self._driver.execute(statement)
 
     def close(self) -> None:
+        # With a statement that is not let go of, the file would stay open behind the driver's back.
+        with suppress(sqlite3.ProgrammingError):  # closed before
+            self._plain.close()
         self._driver.close()
+
+
+@lru_cache(maxsize=4096)
+def _numbered(query: Query) -> str:
+    return numbered(query.text, "?")[0]
 
 
 class SqliteEngine:

@@ -46,6 +46,7 @@ class CollectorCaller(NamedTuple):
     device_id: int
     site_id: int
     zone_id: int | None  # a collector of one zone is handed that zone's commands only
+    token_hash: bytes | None = None  # which token it was; None for who needs none
 
 
 class ClientCaller(NamedTuple):

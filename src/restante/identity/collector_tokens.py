@@ -31,8 +31,9 @@ def find(conn: Connection, token: str) -> CollectorCaller | None:
     """Whose token it is, unless it was revoked."""
     if not token.startswith(PREFIX) or len(token) > TOKEN_LENGTH_MAX:
         return None
-    row = conn.one(SQL.find_collector, token_hash=secret_tokens.digest(token))
-    return CollectorCaller(row["id"], row["site_id"], row["zone_id"]) if row else None
+    token_hash = secret_tokens.digest(token)
+    row = conn.one(SQL.find_collector, token_hash=token_hash)
+    return CollectorCaller(row["id"], row["site_id"], row["zone_id"], token_hash) if row else None
 
 
 class CollectorTokens:

@@ -146,6 +146,7 @@ class Node:
                 self.events,
                 self.event_access.totals,
                 self.event_push,
+                self.commands.poll,
             )
         )
 

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from restante.commands.poll import CommandPoll
 from restante.commands.totals import CommandTotals
 from restante.database.database import Database
 from restante.delivery import outbox
@@ -45,6 +46,7 @@ class MetricsSources(NamedTuple):
     events: EventsParts
     token_requests: TokenTotals
     event_push: EventPush
+    command_poll: CommandPoll
 
 
 class Meaning(NamedTuple):
@@ -56,7 +58,7 @@ class Meaning(NamedTuple):
 METRICS = {
     "restante_polls": Meaning(CounterMetricFamily, "Polls for device updates answered, by outcome.", "outcome"),
     "restante_signals_delivered": Meaning(CounterMetricFamily, "Signals handed to devices."),
-    "restante_parked_polls": Meaning(GaugeMetricFamily, "Polls that wait for a signal now."),
+    "restante_parked_polls": Meaning(GaugeMetricFamily, "Polls that wait for a signal or a command now."),
     "restante_known_tails": Meaning(GaugeMetricFamily, "Devices whose idle polls are answered from memory."),
     "restante_cached_tokens": Meaning(GaugeMetricFamily, "Verified device tokens in memory."),
     "restante_connections": Meaning(GaugeMetricFamily, "Open client connections."),
@@ -129,7 +131,7 @@ class Metrics:
         yield "restante_polls", "cursor_expired", totals.cursor_expired
         yield "restante_polls", "rate_limited", totals.rate_limited
         yield "restante_signals_delivered", None, totals.signals
-        yield "restante_parked_polls", None, poll.bell.waiting_count
+        yield "restante_parked_polls", None, poll.bell.waiting_count + self._sources.command_poll.bell.waiting_count
         yield "restante_known_tails", None, len(poll.bell.known)
         yield "restante_cached_tokens", None, self._sources.tokens.cached_count
         yield from self._lane_values()

@@ -61,11 +61,14 @@ class RequestForms:
     def at_once(self, data: bytes, date_line: bytes) -> bytes | None:
         """The answer to a request of a remembered form, if its handler has it at once."""
         start = data.find(BEARER)
-        cursor_start = data.find(_IF_NONE_MATCH, start)
-        if start < 0 or cursor_start < 0:
+        if start < 0:
             return None
         token = start + _BEARER_LENGTH
         token_end = data.find(LINE, token)
+        cursor_start = data.find(_IF_NONE_MATCH, start)
+        if cursor_start < 0:
+            known = self._forms.get(data[: token - 7] + data[token_end:])
+            return None if known is None else known[0].at_once(known[1], data[token:token_end], b"", date_line)
         cursor = cursor_start + _IF_NONE_MATCH_LENGTH
         cursor_end = data.find(LINE, cursor)
         # The scheme is not part of a remembered form: it is where the value begins.

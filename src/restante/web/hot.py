@@ -33,7 +33,7 @@ class HotHandler(Protocol):
     def __call__(self, query: bytes, headers: dict[bytes, bytes], lane: Lane, /) -> bool: ...
 
     def at_once(self, query: bytes, token: bytes, cursor: bytes, date_line: bytes, /) -> bytes | None:
-        """The whole answer, if memory alone has it: the bearer token and If-None-Match are given as they were sent.
+        """The whole answer, if memory alone has it: the bearer token and If-None-Match, or nothing, as they were sent.
 
         None if anything else is needed; then nothing has been done, and the request is asked for in full.
         """
