@@ -13,6 +13,7 @@ from restante.events.inbox import SHARED_SIGNALS, Handed, InboxChanged, InboxOpt
 from tests.conftest import START_MS, ManualClock
 from tests.events import bank
 from tests.events.bank import Customer, token_of
+from tests.events.publishers import add_stream
 
 PLAIN = InboxOptions()
 WINDOW = InboxOptions(redelivery_after_ms=10_000)
@@ -215,6 +216,8 @@ def test_each_profile_has_its_own_events(database: Database, client: Customer) -
     database.write_now(bank.put_ready, client.id, "a")
     database.write_now(bank.put_ready, client.id, "s", profile=SHARED_SIGNALS)
     assert jtis(poll(database, client)) == ["a"]
+    assert jtis(poll(database, client, profile=SHARED_SIGNALS)) == []
+    add_stream(database, client.id, "[]")
     assert jtis(poll(database, client, profile=SHARED_SIGNALS)) == ["s"]
 
 
