@@ -17,6 +17,7 @@ from restante.identity.master_key import MasterKey, MasterKeySource
 from restante.server.data_folder import DataFolder
 from restante.server.settings import Settings
 from tests.conftest import ManualClock
+from tests.events import bank
 
 HOUR_SECONDS = 3600
 
@@ -199,3 +200,19 @@ def test_the_outbox(conn: SqliteConnection, clock: ManualClock) -> None:
     conn.run(outbox.SQL.mark_failed, id=1, claimed_by="d1", failure_reason="no such log")
     (finding,) = checks.outbox_findings(conn)
     assert (finding.state, finding.what) == (State.warning, "1 FAILED")
+
+
+def test_events(conn: SqliteConnection, clock: ManualClock) -> None:
+    assert checks.event_finding(conn).state is State.ok
+    tpp = bank.add_client(conn)
+    bank.put_unsigned(conn, tpp.id, "a")
+    assert checks.event_finding(conn).what == "1 to be signed, none errored"
+    clock.advance(HOUR_SECONDS)
+    conn.commit()
+    conn.begin()
+    finding = checks.event_finding(conn)
+    assert (finding.state, finding.what) == (State.warning, "1 to be signed, the oldest for 3600 s")
+    bank.sign(conn, tpp.id, "a")
+    bank.call_wrong(conn, tpp.id, {"a": ("jwtIss", "not ours")})
+    finding = checks.event_finding(conn)
+    assert (finding.state, finding.what) == (State.warning, "1 that clients could not use")

@@ -9,7 +9,7 @@ def test_everything_is_well(restante: Restante) -> None:
     findings = restante.json("doctor")
     assert {finding["subject"] for finding in findings} == {
         *("settings", "server", "disk", "data folder", "master key", "clock"),
-        *("database", "journal", "schema", "signal times", "outbox"),
+        *("database", "journal", "schema", "signal times", "outbox", "events"),
     }
     assert "problem" not in {finding["state"] for finding in findings}
     table = restante.ok("doctor")

@@ -21,6 +21,7 @@ from restante.database.migrate import is_new, pending
 from restante.database.outside import OutsideAddress, OutsideDatabase
 from restante.database.queries import queries_beside
 from restante.delivery import outbox
+from restante.events import signer
 from restante.identity import signing_keys
 from restante.identity.master_key import VARIABLE, MasterKey, MasterKeyError, MasterKeySource
 from restante.server.data_folder import DataFolder
@@ -187,6 +188,7 @@ def _inside(conn: Connection) -> Iterator[Finding]:
     yield Finding("schema", State.ok, "up to date")
     yield signal_times_finding(conn)
     yield from outbox_findings(conn)
+    yield event_finding(conn)
 
 
 def _integrity(conn: Connection) -> Finding:
@@ -237,6 +239,26 @@ def outbox_findings(conn: Connection) -> Iterator[Finding]:
         )
     elif not failed:
         yield Finding("outbox", State.ok, f"{waiting} waiting, none failed")
+
+
+def event_finding(conn: Connection) -> Finding:
+    waiting, oldest, errored = signer.backlog(conn), conn.one(SQL.oldest_unsigned), conn.one(SQL.errored_events)
+    age_seconds = 0 if oldest is None else (conn.now_ms - oldest["created_at"]) // 1000
+    if age_seconds > PENDING_AGE_SECONDS_MAX:
+        return Finding(
+            "events",
+            State.warning,
+            f"{waiting} to be signed, the oldest for {age_seconds} s",
+            "is a server running? Its log says what cannot be signed",
+        )
+    if errored is not None and errored["count"]:
+        return Finding(
+            "events",
+            State.warning,
+            f"{errored['count']} that clients could not use",
+            "look at them with `restante events errored`, then `restante events release` or `drop`",
+        )
+    return Finding("events", State.ok, f"{waiting} to be signed, none errored")
 
 
 def _outside_outbox(address: OutsideAddress) -> Finding:
