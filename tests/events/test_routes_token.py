@@ -181,12 +181,11 @@ async def test_a_proxy_says_which_certificate(database: Database) -> None:
 
 async def test_who_fails_too_often_is_not_listened_to(database: Database) -> None:
     header = add_by_secret(database)
-    desk = TokenDesk(database, failures_per_minute=3)
-    for _ in range(3):
-        assert (await desk.ask(GRANT, headers=basic("tpp", "wrong"))).status_code == 401
+    desk = TokenDesk(database, failures_per_minute=1)
+    assert (await desk.ask(GRANT, headers=basic("tpp", "wrong"))).status_code == 401
     refused = await desk.ask(GRANT, headers=header)
     assert (refused.status_code, desk.totals.requests["rate_limited"]) == (429, 1)
-    assert 1 <= int(refused.headers["retry-after"]) <= 20
+    assert 1 <= int(refused.headers["retry-after"]) <= 60
     # Others are, from other addresses or with a certificate of their own.
     assert (await desk.ask(GRANT, headers=header, address="192.0.2.1")).status_code == 200
     assert (await desk.ask(GRANT, headers=header, certificate=pki().tpp)).status_code == 200
