@@ -17,6 +17,8 @@ from restante.database.sqlite import SqliteEngine
 from tests.services.mariadb import MariaDb, running_mariadb
 from tests.services.plain_postgres import Postgres, running_postgres
 from tests.services.postgres import PostgresServer, migrated_template, postgres_server
+from tests.services.redis import PASSWORD as REDIS_PASSWORD
+from tests.services.redis import RedisServer, running_redis
 
 START_MS = 1_800_000_000_000
 TESTS = Path(__file__).parent
@@ -42,6 +44,26 @@ def mariadb() -> Iterator[MariaDb]:
     """One for all tests of a worker; each makes a database of its own in it."""
     with running_mariadb() as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """One for all tests of a worker, with a password; each empties it first."""
+    with running_redis(password=REDIS_PASSWORD) as server:
+        yield server
+
+
+@pytest.fixture
+def empty_redis(redis_server: RedisServer) -> RedisServer:
+    redis_server.ask("FLUSHALL")
+    return redis_server
+
+
+@pytest.fixture
+def redis_alone() -> Iterator[RedisServer]:
+    """One to kill and start again; what it is told is on disk at once."""
+    with running_redis("--appendonly", "yes", "--appendfsync", "always") as server:
+        yield server
 
 
 @pytest.fixture

@@ -25,20 +25,20 @@ def test_tails_only_move_forward() -> None:
 
 def test_a_read_that_began_before_news_cannot_put_older_knowledge_in_its_place() -> None:
     ringing = bell()
-    generation = ringing.generation
+    stamp = ringing.stamp(1)
     ringing.hear(1, 11)
-    ringing.learn(1, 10, generation)
+    ringing.learn(1, 10, stamp)
     assert ringing.known[1] == 11
 
 
 def test_a_read_that_began_before_knowledge_was_dropped_may_not_teach() -> None:
     ringing = bell()
-    generation = ringing.generation
+    stamp = ringing.stamp(1)
     ringing.hear(1, 11)
     ringing.forget_all()
-    ringing.learn(1, 10, generation)
+    ringing.learn(1, 10, stamp)
     assert ringing.known == {}
-    ringing.learn(1, 11, ringing.generation)
+    ringing.learn(1, 11, ringing.stamp(1))
     assert ringing.known == {1: 11}
 
 
@@ -51,7 +51,7 @@ def test_room_is_made_by_forgetting_and_a_read_under_way_may_not_teach_what_that
     ringing.hear(8, 11)
     assert 0 not in ringing.known
     assert ringing.known[8] == 11
-    ringing.learn(0, 10, generation)
+    ringing.learn(0, 10, (generation, 0))
     assert 0 not in ringing.known
 
 
@@ -67,7 +67,7 @@ def test_even_the_smallest_bell_knows_whom_it_heard_of_last() -> None:
     for recipients_max in (0, 1):
         ringing = bell(recipients_max)
         for recipient in range(5):
-            ringing.learn(recipient, 7, ringing.generation)
+            ringing.learn(recipient, 7, ringing.stamp(recipient))
             assert ringing.known == {recipient: 7}
 
 
@@ -116,3 +116,28 @@ def test_forgetting_does_not_send_anybody_away() -> None:
     ringing.park(1, "a")
     ringing.forget_all()
     assert ringing.waiting_for(1) == ["a"]
+
+
+def test_one_that_was_rung_is_forgotten_and_not_taught_by_a_read_that_began_before() -> None:
+    ringing = bell()
+    ringing.hear(1, 10)
+    ringing.hear(2, 10)
+    before, beside = ringing.stamp(1), ringing.stamp(2)
+    ringing.forget(1)
+    assert ringing.known == {2: 10}
+    ringing.learn(1, 10, before)
+    assert 1 not in ringing.known
+    ringing.learn(2, 11, beside)
+    ringing.learn(1, 11, ringing.stamp(1))
+    assert ringing.known == {2: 11, 1: 11}
+
+
+def test_what_was_rung_is_remembered_for_a_bounded_number() -> None:
+    ringing = bell()
+    before = ringing.stamp(0)
+    for recipient in range(1, 200):
+        ringing.forget(recipient)
+    ringing.learn(0, 10, before)
+    assert 0 not in ringing.known
+    ringing.learn(0, 10, ringing.stamp(0))
+    assert ringing.known[0] == 10

@@ -55,13 +55,13 @@ async def test_what_arrives_while_a_batch_is_read_is_read_together(
     database: Database, device: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches: list[int] = []
-    read_batch = log_reader._read_batch
+    read_batch = log_reader.read_batch
 
     def counted(conn: Connection, batch: list[log_reader.LogRead]) -> list[ReadResult]:
         batches.append(len(batch))
         return read_batch(conn, batch)
 
-    monkeypatch.setattr(log_reader, "_read_batch", counted)
+    monkeypatch.setattr(log_reader, "read_batch", counted)
     monkeypatch.setattr(log_reader, "BATCH_MAX", 8)
     asking = Asking(database)
     go_on = hold_readers(database)
@@ -105,7 +105,7 @@ async def test_a_database_that_fails_is_told_to_everyone_and_the_next_is_read(
         raise OSError("gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(log_reader, "_read_batch", broken)
+        patch.setattr(log_reader, "read_batch", broken)
         answers = await all_of(asking.read(device), asking.read(device))
     assert [type(answer) for answer in answers] == [OSError, OSError]
     (answer,) = await all_of(asking.read(device))

@@ -67,3 +67,18 @@ def test_no_secret_is_shown() -> None:
     resolved = resolve({"outbox": [SHOP, DEPOT]}, {})
     assert DECLARED["outbox"].shown(resolved.settings.outbox) == "mysql://db.example:3306/shop, depot"
     assert "s3cret" not in f"{resolved.settings} {resolved.settings!r}"
+
+
+def test_redis_is_named_by_a_url_with_and_without_the_prefix() -> None:
+    for variable in ("REDIS_URL", "RESTANTE_REDIS_URL"):
+        resolved = resolve({}, {variable: "redis://ada:s3cret@h:1/2"})
+        assert DECLARED["redis_url"].shown(resolved.settings.redis_url) == "redis://h:1/2"
+        assert "s3cret" not in repr(resolved.settings)
+
+
+@pytest.mark.parametrize("raw", ["http://s3cret@h", 7, "redis+sentinel://ada:s3cret@h"])
+def test_what_is_no_redis_is_refused_without_repeating_it(raw: object) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load({"redis_url": raw}, {})
+    assert "s3cret" not in str(refused.value)
+    assert "redis_url: expected" in str(refused.value)

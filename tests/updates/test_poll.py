@@ -134,7 +134,8 @@ async def test_a_parked_poll_is_not_woken_by_anothers_news(post: Post) -> None:
 
 
 async def test_what_is_published_together_is_told_together(database: Database) -> None:
-    post = Post(database, PollOptions(coalesce_seconds=0.05))
+    # Long enough for three commits on a busy machine.
+    post = Post(database, PollOptions(coalesce_seconds=2.0))
     client = await post.parked()
     for one in (1, 2, 3):
         await post.publish(one)

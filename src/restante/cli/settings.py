@@ -23,7 +23,7 @@ there.
 
 The environment variables that the edge commands contract names are understood without the prefix as well:
 `ENABLE_COMMAND_SIGNATURE`, `REQUIRE_ACK_NONCE`, `COMMAND_LEASE_DURATION_SEC`, `MAX_COMMAND_RETRIES`,
-`DEFAULT_RETRY_BACKOFF_SEC`. Where both are set, the one with the prefix counts.
+`DEFAULT_RETRY_BACKOFF_SEC`, `REDIS_URL`. Where both are set, the one with the prefix counts.
 
 All settings are checked before the server starts; one that is wrong, or that does not exist, is named with
 its origin, and nothing is started. `restante settings` shows what is in force and where each value is from.
@@ -38,9 +38,10 @@ A secret (`master_key`) is given by its environment variable only, and never sho
 password is never shown, but everybody on the machine can see a command line: give an address with a password as
 `RESTANTE_DATABASE`, or leave the password to PostgreSQL's own `PGPASSFILE`.
 
-The URLs of `outbox` bear passwords: better in the environment (several with space between) or in the settings file (a
-list) than on a command line, which everybody on the machine sees. They are shown by name only, never with password.
-[Operations](operations.md#outboxes-in-your-own-databases) says what they mean.
+The URLs of `redis_url` and `outbox` bear passwords: better in the environment (several with space between) or in the
+settings file (a list) than on a command line, which everybody on the machine sees. They are shown by name only, never
+with password. What they mean: [Redis](operations.md#redis),
+[outboxes in your own databases](operations.md#outboxes-in-your-own-databases).
 
 An outside issuer in the settings file:
 

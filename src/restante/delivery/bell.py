@@ -8,7 +8,7 @@ I/O at all. A waiting poll is parked under its recipient and told when something
 Must always hold: what is known is never older than what was last heard; knowledge that may be wrong is dropped, never
 guessed. A reader that started before a piece of news was heard cannot put older knowledge in its place, because tails
 only move forward; and one that started before anything was dropped may not teach at all, because what was dropped
-might have been the newer piece (see `generation`).
+might have been the newer piece (see `stamp`).
 
 Runs in the event loop's thread only. Knows nothing of protocols: a tail is anything `is_newer` can compare, a waiter
 anything at all.
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 Tail = TypeVar("Tail")
+Stamp = tuple[int, int]
 Waiter = TypeVar("Waiter")
 
 
@@ -28,12 +29,18 @@ class Bell(Generic[Tail, Waiter]):
         # Polls read it directly: one dictionary look-up is all that an idle poll costs here.
         self.known: dict[int, Tail] = {}
         self.generation = 0
+        # How often each was forgotten by itself in this generation.
+        self._rung: dict[int, int] = {}
         self._waiting: dict[int, list[Waiter]] = {}
         self._waiting_count = 0
 
-    def learn(self, recipient: int, tail: Tail, generation: int) -> None:
-        """Remember what a read found; `generation` is the bell's at the time the read began."""
-        if generation == self.generation:
+    def stamp(self, recipient: int) -> Stamp:
+        """What the bell has dropped until now, to be given back with what a read that begins now has found."""
+        return self.generation, self._rung.get(recipient, 0)
+
+    def learn(self, recipient: int, tail: Tail, stamp: Stamp) -> None:
+        """Remember what a read found, unless something was dropped since it began."""
+        if stamp == self.stamp(recipient):
             self.hear(recipient, tail)
 
     def hear(self, recipient: int, tail: Tail, follows: Tail | None = None) -> None:
@@ -46,8 +53,17 @@ class Bell(Generic[Tail, Waiter]):
         elif known == follows or self._is_newer(tail, known):
             self.known[recipient] = tail
 
+    def forget(self, recipient: int) -> None:
+        """There may be news of this one, and nobody says what."""
+        self.known.pop(recipient, None)
+        self._rung[recipient] = self._rung.get(recipient, 0) + 1
+        if len(self._rung) > self._recipients_max:
+            self._rung.clear()
+            self.generation += 1
+
     def forget_all(self) -> None:
         self.known.clear()
+        self._rung.clear()
         self.generation += 1
 
     def park(self, recipient: int, waiter: Waiter) -> None:

@@ -6,7 +6,7 @@ trips instead of a million.
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -31,6 +31,13 @@ class LogRead(NamedTuple):
     done: Callable[[ReadResult], None]
 
 
+class ReadsLog(Protocol):
+    """Whoever reads the log for polls."""
+
+    def read(self, device_id: int, cursor: Position | None, limit: int, done: Callable[[ReadResult], None], /) -> None:
+        """Have `done` called, in the event loop, with what the log holds for this poll."""
+
+
 class LogReader:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -48,16 +55,16 @@ class LogReader:
             batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
             results: list[ReadResult]
             try:
-                results = await self._database.read(_read_batch, batch)
+                results = await self._database.read(read_batch, batch)
             except Exception as error:
                 # Each of the batch is told; none waits for ever.
                 results = [error] * len(batch)
             for ask, result in zip(batch, results, strict=True):
-                _tell(ask, result)
+                tell(ask, result)
         self._task = None
 
 
-def _tell(ask: LogRead, result: ReadResult) -> None:
+def tell(ask: LogRead, result: ReadResult) -> None:
     try:
         ask.done(result)
     except Exception:
@@ -65,7 +72,7 @@ def _tell(ask: LogRead, result: ReadResult) -> None:
         logger.exception("a poll could not be told what was read", device_id=ask.device_id)
 
 
-def _read_batch(conn: Connection, batch: list[LogRead]) -> list[ReadResult]:
+def read_batch(conn: Connection, batch: list[LogRead]) -> list[ReadResult]:
     results: list[ReadResult] = []
     for ask in batch:
         try:

@@ -19,7 +19,6 @@ from restante.delivery import log as signal_log
 from restante.delivery import outbox, receipts
 from restante.delivery.alarm import Alarm
 from restante.delivery.dispatcher import Dispatcher, Runner
-from restante.delivery.log_reader import LogReader
 from restante.delivery.presence import Presence
 from restante.delivery.retention import Retention
 from restante.delivery.signals import Signal
@@ -58,6 +57,7 @@ from restante.server.options import (
 )
 from restante.server.outside_outboxes import OutsideOutboxes
 from restante.server.post_forms import PostForms
+from restante.server.redis_parts import RedisParts
 from restante.server.request_forms import RequestForms
 from restante.server.services import Service, every
 from restante.server.setting_kinds import Address
@@ -110,7 +110,9 @@ class Node:
         self.signals = self._signals(events)
         self.commands = CommandsParts(self.database, master_key, self.collector_tokens, commands_options(settings))
         self.presence = Presence(self.database)
-        self.poll = Poll(LogReader(self.database), self.presence, poll_options(settings))
+        self.redis = RedisParts(settings.redis_url, self.database)
+        self.poll = Poll(self.redis.reader, self.presence, poll_options(settings))
+        self.redis.ring_for(self.poll)
         self.dispatcher = Dispatcher(self.database, dispatcher_options(settings), self.append)
         self.outside_outboxes = OutsideOutboxes(
             settings.outbox,
@@ -134,7 +136,10 @@ class Node:
         )
         self.foreign_commits = Alarm()
         self.lane = self._lane()
-        self.metrics = Metrics(
+        self.metrics = self._metrics()
+
+    def _metrics(self) -> Metrics:
+        return Metrics(
             MetricsSources(
                 self.database,
                 self.poll,
@@ -147,6 +152,7 @@ class Node:
                 self.event_access.totals,
                 self.event_push,
                 self.commands.poll,
+                self.redis,
             )
         )
 
@@ -204,7 +210,7 @@ class Node:
 
     def _away(self) -> list[str]:
         """What the server goes on without, for the health probe."""
-        return [f"outbox {name}" for name in self.outside_outboxes.away()]
+        return [*self.redis.away(), *(f"outbox {name}" for name in self.outside_outboxes.away())]
 
     def application(self, *, with_lifespan: bool = True) -> Starlette:
         return build_application(
@@ -222,6 +228,7 @@ class Node:
         return [
             Service("dispatcher", self.runner.run, self.runner.stop),
             *self.outside_outboxes.services(),
+            *self.redis.services(),
             Service("wrap worker", self.wrap_worker.run, self.wrap_worker.stop),
             Service("presence", self.presence.run),
             Service("retention", self.retention.run),

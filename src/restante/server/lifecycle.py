@@ -166,6 +166,7 @@ def _hear_one(node: "Node", event: object) -> None:
     match event:
         case Published():
             node.poll.hear(event)
+            node.redis.copy(event)
         case Enqueued():
             node.runner.ring()
         case WrapsPending():

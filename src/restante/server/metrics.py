@@ -26,6 +26,7 @@ from restante.server.commands_metrics import CommandsMetrics
 from restante.server.events_metrics import EventsMetrics
 from restante.server.fast_lane import LaneShared
 from restante.server.outside_outboxes import OutsideOutboxes
+from restante.server.redis_parts import RedisParts
 from restante.updates.poll import Poll
 from restante.updates.wire import SHAPE
 from restante.web.answer import NO_STORE, Answer
@@ -47,6 +48,7 @@ class MetricsSources(NamedTuple):
     token_requests: TokenTotals
     event_push: EventPush
     command_poll: CommandPoll
+    redis: RedisParts
 
 
 class Meaning(NamedTuple):
@@ -78,6 +80,11 @@ METRICS = {
     "restante_token_requests": Meaning(
         CounterMetricFamily, "Requests for clients' access tokens, by outcome.", "outcome"
     ),
+    "restante_redis_up": Meaning(GaugeMetricFamily, "Whether Redis is configured and answers."),
+    "restante_redis_reads": Meaning(CounterMetricFamily, "Reads of the log while Redis is configured.", "outcome"),
+    "restante_redis_copies": Meaning(CounterMetricFamily, "Runs of signals copied to streams."),
+    "restante_redis_rebuilds": Meaning(CounterMetricFamily, "Streams rebuilt from the database."),
+    "restante_redis_rings": Meaning(CounterMetricFamily, "Changes of streams by others, heard from Redis."),
     "restante_commits": Meaning(CounterMetricFamily, "Write transactions committed."),
     "restante_writes": Meaning(CounterMetricFamily, "Writes made; several share one commit."),
 }
@@ -136,6 +143,7 @@ class Metrics:
         yield "restante_cached_tokens", None, self._sources.tokens.cached_count
         yield from self._lane_values()
         yield from self._outbox_values()
+        yield from self._sources.redis.values()
         yield "restante_commits", None, self._sources.database.commits
         yield "restante_writes", None, self._sources.database.writes
 

@@ -16,6 +16,7 @@ from restante.database.outside_drivers import (
     options_of,
 )
 from restante.delivery.outbox import OWN_SOURCE
+from restante.delivery.redis_address import RedisAddress, parse_redis_url
 from restante.server.setting_kinds import Explained
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -55,6 +56,20 @@ class OutboxUrls:
         if twice is not None:
             raise Explained(f"{twice} is there twice; another name can be given with ?name=…")
         return addresses
+
+
+@dataclass(frozen=True, slots=True)
+class RedisUrl:
+    expected: str = "redis://host:6379/0, rediss://…, redis+cluster://h1,h2 or redis+sentinel://h1,h2/service"
+    bears_secret: bool = True
+
+    def read(self, raw: object, /) -> RedisAddress:
+        if not isinstance(raw, str):
+            raise ValueError
+        try:
+            return parse_redis_url(raw.strip())
+        except ValueError as error:
+            raise Explained(str(error)) from None
 
 
 def _texts(raw: object) -> list[str]:

@@ -13,13 +13,14 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from restante.commands.rate_windows import RateRules
 from restante.core.addresses import NOTHING_MORE, Allowed
+from restante.delivery.redis_address import RedisAddress
 from restante.events.event_catalogue import SUPPORTED_BY_DEFAULT
 from restante.events.jws import ALGORITHMS
 from restante.identity.issuers import OutsideIssuer
 from restante.server.access_setting_kinds import Addresses, File, Networks
 from restante.server.command_setting_kinds import CommandTypes, RateLimits, TypeNames
 from restante.server.event_setting_kinds import Uri, Words
-from restante.server.outside_setting_kinds import OutboxUrls, OutsideAddresses
+from restante.server.outside_setting_kinds import OutboxUrls, OutsideAddresses, RedisUrl
 from restante.server.push_setting_kinds import Destinations, EventTypeNames, EventTypes
 from restante.server.setting_kinds import (
     Address,
@@ -47,6 +48,7 @@ CONTRACT_SETTINGS = frozenset(
         "max_command_retries",
         "default_retry_backoff_sec",
         "require_ack_nonce",
+        "redis_url",
     ]
 )
 _LOCAL = Address("127.0.0.1", 8080)
@@ -181,6 +183,11 @@ class Settings:
     direct_signals: Annotated[
         bool, YesOrNo(), "Write signals straight to the devices' logs instead of through the outbox."
     ] = False
+    redis_url: Annotated[
+        RedisAddress | None,
+        RedisUrl(),
+        "Where Redis is, if the log is to have a fast copy in its streams.",
+    ] = None
     outbox: Annotated[
         OutsideAddresses,
         OutboxUrls(),

@@ -22,7 +22,7 @@ from restante.core.pacing import poll_interval_seconds, retry_after_seconds
 from restante.core.token_bucket import TokenBuckets
 from restante.delivery.bell import Bell
 from restante.delivery.log import LogEntry, Published
-from restante.delivery.log_reader import LogReader, ReadResult
+from restante.delivery.log_reader import ReadResult, ReadsLog
 from restante.delivery.presence import Presence
 from restante.updates.rollout import Rollout
 from restante.updates.wire import SHAPE
@@ -95,7 +95,7 @@ class _News:
 
 
 class Poll:
-    def __init__(self, reader: LogReader, presence: Presence, options: PollOptions) -> None:
+    def __init__(self, reader: ReadsLog, presence: Presence, options: PollOptions) -> None:
         self.options = options
         self.totals = PollTotals()
         self.bell: Bell[bytes, ParkedPoll] = Bell(options.recipients_max, _is_newer)
@@ -190,6 +190,12 @@ class Poll:
         else:
             news.entries.extend(published.entries)
 
+    def ring(self, device_id: int) -> None:
+        """There may be news of a device, and nobody says what: drop what is known, and read again for who waits."""
+        self.bell.forget(device_id)
+        for poll in list(self.bell.waiting_for(device_id)):
+            self._read_again(poll)
+
     def look_again(self) -> None:
         """Drop what is known and read again for everybody who waits: news may have been missed."""
         self.bell.forget_all()
@@ -220,7 +226,7 @@ class Poll:
         self._read(poll, parse_cursor(poll.cursor.decode()))
 
     def _read(self, poll: ParkedPoll, cursor: Position | None) -> None:
-        generation = self.bell.generation
+        stamp = self.bell.stamp(poll.device_id)
         poll.is_reading = True
 
         def done(result: ReadResult) -> None:
@@ -231,7 +237,7 @@ class Poll:
                 self._refuse(poll, result)
                 return
             poll.cursor = str(result.head.newest).encode()
-            self.bell.learn(poll.device_id, poll.cursor, generation)
+            self.bell.learn(poll.device_id, poll.cursor, stamp)
             if result.entries:
                 self._give(poll, result.entries)
             elif not poll.waits or self.bell.known.get(poll.device_id) == poll.cursor:

@@ -1,0 +1,80 @@
+"""Where Redis is: one server, a cluster, or whoever Sentinel says is the master. Read from a URL that bears a password.
+
+redis://user:password@host:6379/0          rediss://…                      with TLS
+redis+cluster://user:password@h1:7000,h2   rediss+cluster://…
+redis+sentinel://user:password@s1,s2:26379/service/0                       rediss+sentinel://…
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import unquote
+
+_URL = re.compile(
+    r"(?P<scheme>rediss?)(?:\+(?P<kind>cluster|sentinel))?://"
+    r"(?:(?P<user>[^:@/]*)(?::(?P<password>[^@/]*))?@)?"
+    r"(?P<hosts>[^/@?#]+)(?P<path>/[^?#]*)?"
+)
+_HOST = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?")
+_PORTS = {"single": 6379, "cluster": 6379, "sentinel": 26379}
+
+
+@dataclass(frozen=True, slots=True)
+class RedisAddress:
+    kind: Literal["single", "cluster", "sentinel"]
+    hosts: tuple[tuple[str, int], ...]
+    with_tls: bool
+    service: str
+    database: int
+    username: str = field(repr=False)
+    password: str = field(repr=False)
+
+    def __str__(self) -> str:
+        """As people see it: without user and password."""
+        scheme = ("rediss" if self.with_tls else "redis") + ("" if self.kind == "single" else f"+{self.kind}")
+        hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+        path = "/".join(
+            ["", *([self.service] if self.service else []), *([str(self.database)] if self.database else [])]
+        )
+        return f"{scheme}://{hosts}{path}"
+
+
+def parse_redis_url(text: str) -> RedisAddress:
+    """The address, or ValueError, which repeats nothing of what was given."""
+    found = _URL.fullmatch(text)
+    if found is None:
+        raise ValueError("not a URL of Redis")
+    kind: Literal["single", "cluster", "sentinel"] = "single"
+    if found["kind"] == "cluster":
+        kind = "cluster"
+    elif found["kind"] == "sentinel":
+        kind = "sentinel"
+    hosts = tuple(_host(each, _PORTS[kind]) for each in found["hosts"].split(","))
+    if kind == "single" and len(hosts) > 1:
+        raise ValueError("several hosts: expected redis+cluster:// or redis+sentinel://")
+    parts = [unquote(part) for part in (found["path"] or "").split("/")[1:] if part]
+    service = parts.pop(0) if kind == "sentinel" and parts else ""
+    if kind == "sentinel" and not service:
+        raise ValueError("the service that Sentinel watches is not named: expected it behind the hosts")
+    if (
+        len(parts) > 1
+        or any(not part.isascii() or not part.isdigit() for part in parts)
+        or (parts and kind == "cluster")
+    ):
+        raise ValueError("what is behind the hosts is not a database's number")
+    return RedisAddress(
+        kind,
+        hosts,
+        found["scheme"] == "rediss",
+        service,
+        int(parts[0]) if parts else 0,
+        unquote(found["user"] or ""),
+        unquote(found["password"] or ""),
+    )
+
+
+def _host(text: str, default_port: int) -> tuple[str, int]:
+    found = _HOST.fullmatch(text)
+    if found is None or int(found["port"] or 1) not in range(1, 65536):
+        raise ValueError("one of the hosts is none")
+    return found["bracketed"] or found["host"], int(found["port"] or default_port)
