@@ -103,6 +103,7 @@ async def test_a_stream_that_we_stopped_hands_out_what_was_left(
     before = add(database, stream)
     database.write_now(streams.set_status_ourselves, stream.public_id, "paused", None)
     beyond = add(database, stream)
+    assert await poll(client, stream, maxEvents=0) == ({"sets": {}, "moreAvailable": True}, "paused")
     found, status = await poll(client, stream)
     assert status == "paused"
     assert before in found["sets"]

@@ -28,6 +28,7 @@ OPEN_BANKING = "open-banking"
 SHARED_SIGNALS = "shared-signals"
 
 _PLACES_OF_A_CLIENT = 2**40
+_NO_END = 2**63 - 1
 _encoder = msgspec.json.Encoder()
 
 
@@ -196,18 +197,16 @@ class _Choice(NamedTuple):
 
 def _choose(conn: Connection, options: InboxOptions, wish: Wish) -> _Choice:
     through = _open_through(conn, wish)
-    rows = _candidates(conn, options, wish) if wish.limit else []
-    if through is not None:
-        rows = [row for row in rows if row["id"] <= through]
+    rows = [row for row in _candidates(conn, options, wish) if row["id"] <= through] if wish.limit else []
     able = ready_before_unsigned([row["status"] for row in rows])
     sizes = [len(row["jti"]) + len(row["text"]) for row in rows[:able]]
     chosen = rows[: how_many_fit(sizes, wish.limit, options.answer_bytes_max)]
     if len(rows) > len(chosen):
         more = True
-    elif through is not None or (wish.limit and not _hides_some(options)):
+    elif wish.limit and not _hides_some(options):
         more = False
     else:
-        more = _count(conn, options, wish, len(chosen) + 1) > len(chosen)
+        more = _count(conn, options, wish, through, len(chosen) + 1) > len(chosen)
     look_again_ms = _next_visible(conn, options, wish) if more and not chosen and options.redelivery_after_ms else None
     sets = {row["jti"]: row["text"] for row in chosen}
     # Those that went wrong may be older than the newest that is handed out.
@@ -215,14 +214,14 @@ def _choose(conn: Connection, options: InboxOptions, wish: Wish) -> _Choice:
     return _Choice(ids, Handed(sets, more, conn.now_ms, look_again_ms))
 
 
-def _open_through(conn: Connection, wish: Wish) -> int | None:
-    """The last event that is handed out where a stream of shared signals is stopped; None: nothing is held back."""
+def _open_through(conn: Connection, wish: Wish) -> int:
+    """The last event that may be handed out: a stream of shared signals that is stopped holds back what came later."""
     if wish.profile != SHARED_SIGNALS:
-        return None
+        return _NO_END
     row = conn.one(SQL.stream_of, client=wish.client)
     if row is None:
         return 0
-    return None if row["status"] == "enabled" else int(row["open_through"] or 0)
+    return _NO_END if row["status"] == "enabled" else int(row["open_through"] or 0)
 
 
 def _hides_some(options: InboxOptions) -> bool:
@@ -243,8 +242,8 @@ def _candidates(conn: Connection, options: InboxOptions, wish: Wish) -> list[Row
     return sorted([*rows, *errored], key=lambda row: int(row["id"]))[:one_more]
 
 
-def _count(conn: Connection, options: InboxOptions, wish: Wish, bound: int) -> int:
-    asked = {"client": wish.client, "profile": wish.profile, "limit": bound}
+def _count(conn: Connection, options: InboxOptions, wish: Wish, through: int, bound: int) -> int:
+    asked = {"client": wish.client, "profile": wish.profile, "through": through, "limit": bound}
     queries = [SQL.count_open, *([SQL.count_errored] if options.redeliver_errored else [])]
     rows = (conn.one(query, **asked) for query in queries)
     return sum(int(row["count"]) for row in rows if row is not None)

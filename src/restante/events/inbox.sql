@@ -82,12 +82,14 @@ ORDER BY inbox.id LIMIT :limit
 -- How many events of a client are not acknowledged, counted up to a bound.
 SELECT COUNT(*) AS count FROM (
     SELECT 1 FROM event_inbox
-    WHERE client = :client AND profile = :profile AND status IN ('unsigned', 'ready') LIMIT :limit) AS counted
+    WHERE client = :client AND profile = :profile AND status IN ('unsigned', 'ready') AND id <= :through
+    LIMIT :limit) AS counted
 
 -- name: count_errored
 -- How many events a client could not use, counted up to a bound.
 SELECT COUNT(*) AS count FROM (
-    SELECT 1 FROM event_inbox WHERE client = :client AND profile = :profile AND status = 'errored' LIMIT :limit) AS counted
+    SELECT 1 FROM event_inbox WHERE client = :client AND profile = :profile AND status = 'errored' AND id <= :through
+    LIMIT :limit) AS counted
 
 -- name: next_visible
 -- When the first delivery window of a client's events ends.
