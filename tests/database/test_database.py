@@ -6,7 +6,7 @@ import pytest
 
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.engine import Engine
+from restante.database.engine import Engine, EngineConnection
 from restante.database.errors import DatabaseError, DatabaseUnavailable, UniqueViolation
 from restante.database.hot import Failed, HotOperation
 from tests.database.notes import Refused, add, add_and_announce, add_then_refuse, everything, refuse
@@ -178,3 +178,26 @@ async def test_a_hot_call_whose_caller_went_away_before_its_turn_is_not_done(dat
     await asyncio.to_thread(let_go)
     assert await database.run_hot(SHOUT, "yes") == "YES"
     assert await database.read(everything) == ["yes"]
+
+
+def test_what_prepares_a_commit_runs_in_each_transaction_that_announces(database: Database) -> None:
+    heard: list[list[object]] = []
+    database.on_commit(heard.append)
+
+    def prepare(conn: EngineConnection) -> None:
+        announced = conn.announced[-1]
+        add(conn, f"told {announced}")
+        conn.announce("and more")
+
+    database.before_commit(prepare)
+    database.write_now(add, "quiet")
+    database.write_now(add_and_announce, "a")
+    assert database.read_now(everything) == ["quiet", "a", "told a"]
+    assert heard == [["a", "and more"]]
+
+
+def test_a_preparation_that_fails_costs_its_transaction(database: Database) -> None:
+    database.before_commit(lambda conn: refuse(conn))
+    with pytest.raises(Refused):
+        database.write_now(add_and_announce, "a")
+    assert database.read_now(everything) == []

@@ -73,9 +73,16 @@ class Emitter(threading.Thread):
     """Changes its devices, one change at a time, until told to stop."""
 
     def __init__(
-        self, client: Client, devices: list[LoadedDevice], ledger: Ledger, stop: threading.Event, seed: int
+        self,
+        client: Client,
+        devices: list[LoadedDevice],
+        ledger: Ledger,
+        stop: threading.Event,
+        seed: int,
+        weights: tuple[int, int, int, int] = (6, 4, 2, 1),
     ) -> None:
         super().__init__(name=f"emitter-{seed}", daemon=True)
+        self._weights = weights
         self._client = client
         self._devices = devices
         self._ledger = ledger
@@ -88,7 +95,7 @@ class Emitter(threading.Thread):
             while not self._stopping.is_set():
                 device = self._random.choice(self._devices)
                 device.number += 1
-                self._random.choices(kinds, (6, 4, 2, 1))[0](device)
+                self._random.choices(kinds, self._weights)[0](device)
         except Exception as error:
             self._ledger.surprises.append(f"{self.name} ended: {error!r}")
         finally:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import uvicorn
 import uvloop
 
+from restante.database.engine import Engine
 from restante.database.migrate import migrate
 from restante.database.sqlite import SqliteEngine, wall_clock_ms
 from restante.identity.master_key import MasterKey
@@ -25,7 +26,7 @@ from restante.server.settings import Settings
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 
 
 class Served:
@@ -37,9 +38,10 @@ class Served:
         *,
         clock: Callable[[], int] = wall_clock_ms,
         is_still: bool = False,
+        engine: Engine | None = None,
         **settings: Any,
     ) -> None:
-        engine = SqliteEngine(folder / "restante.db", clock=clock)
+        engine = engine or SqliteEngine(folder / "restante.db", clock=clock)
         migrate(engine)
         self.node = Node(Settings(data=folder, **settings), engine, MasterKey(bytes(range(32))))
         self._is_still = is_still

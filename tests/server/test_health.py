@@ -5,6 +5,7 @@ import httpx
 import pytest
 
 from restante.server import health
+from restante.server.roles import ROLES
 from tests.server.serving import Served
 
 
@@ -19,9 +20,9 @@ def get(served: Served, path: str) -> httpx.Response:
     return httpx.get(f"http://127.0.0.1:{served.fast_port}{path}")
 
 
-def test_a_server_that_runs_is_alive_and_ready(served: Served) -> None:
-    assert get(served, "/healthz").json() == {"data": {"status": "ok"}}
-    assert get(served, "/readyz").json() == {"data": {"status": "ready"}}
+def test_a_server_that_runs_is_alive_and_ready_and_says_what_it_does(served: Served) -> None:
+    assert get(served, "/healthz").json() == {"data": {"status": "ok", "roles": list(ROLES)}}
+    assert get(served, "/readyz").json() == {"data": {"status": "ready", "roles": list(ROLES)}}
 
 
 def test_a_server_with_a_full_disk_is_not_ready(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def routes(database: Database) -> list[Route]:
     given = [
         *DeviceRoutes(database).routes(),
         *FleetRoutes(database, {}).routes(),
-        *HealthRoutes(database, Path(".")).routes(),
+        *HealthRoutes(database, Path("."), ("api",)).routes(),
         *asset_routes(),
         route("POST", BOX, put_in),
     ]

@@ -4,7 +4,7 @@ import pytest
 
 from restante.server.setting_kinds import Address
 from restante.server.settings import DECLARED, Settings
-from restante.server.settings_sources import SettingsError, load, resolve
+from restante.server.settings_sources import SettingsError, load, refuse_unshared, resolve
 
 
 @pytest.fixture(autouse=True)
@@ -179,3 +179,10 @@ def test_a_named_file_that_is_not_there_is_an_error() -> None:
 def test_settings_that_contradict_each_other_are_an_error() -> None:
     (problem,) = problems_of({"outbox_retry_base_seconds": "10", "outbox_retry_max_seconds": "5"})
     assert problem.startswith("outbox_retry_base_seconds: expected at most outbox_retry_max_seconds")
+
+
+def test_several_workers_need_a_database_that_can_be_shared() -> None:
+    with pytest.raises(SettingsError, match="workers: 2 is given, but the embedded database is one process's alone"):
+        refuse_unshared(2, is_shared=False)
+    refuse_unshared(1, is_shared=False)
+    refuse_unshared(8, is_shared=True)

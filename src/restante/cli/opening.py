@@ -18,6 +18,7 @@ from restante.database.migrate import is_new, migrate, pending
 from restante.database.outside import OutsideDatabase
 from restante.delivery.outbox import OWN_SOURCE
 from restante.delivery.sources import Source
+from restante.server.announcements import tell_others
 from restante.server.data_folder import DataFolder
 from restante.server.engines import engine_of, place_of
 from restante.server.settings import Settings
@@ -62,6 +63,7 @@ def opened_for(settings: Settings, *, brings_up_to_date: bool = False) -> Iterat
     try:
         _make_ready(engine, folder, brings_up_to_date=brings_up_to_date)
         database = Database(engine)
+        tell_others(database, engine)
     except DatabaseError as error:
         raise DatabaseError(f"{place_of(settings)}: {error}") from error
     try:

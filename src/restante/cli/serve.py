@@ -19,7 +19,7 @@ from restante.server import logs
 from restante.server.data_folder import DataFolder
 from restante.server.setting_kinds import Address
 from restante.server.settings import DECLARED, Settings
-from restante.server.settings_sources import load
+from restante.server.settings_sources import load, refuse_unshared
 
 COMMAND = "restante"
 
@@ -28,6 +28,7 @@ COMMAND = "restante"
 def serve(flags: Mapping[str, object], config: ConfigOption = None) -> None:
     """Run the server until it is told to stop (SIGTERM, Ctrl-C)."""
     settings = load(flags, os.environ, config)
+    refuse_unshared(settings.workers, is_shared=settings.database is not None)
     if settings.database is None:
         DataFolder(settings.data).refuse_if_running()
     with opened_for(settings, brings_up_to_date=True) as database:
@@ -40,7 +41,9 @@ def serve(flags: Mapping[str, object], config: ConfigOption = None) -> None:
         typer.echo(startup_message(actual, has_users=has_users, started_as=started_as(sys.argv[0])))
 
     logs.configure(settings.log_format, settings.log_level)
-    run_server(settings, tell)
+    code = run_server(settings, tell)
+    if code:
+        raise typer.Exit(code)
 
 
 def startup_message(settings: Settings, *, has_users: bool, started_as: str) -> str:

@@ -4,6 +4,7 @@ The server constructs it once and knows no more of this protocol: routes for the
 lane, background services by name, and `hear` for what commits announce.
 """
 
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +34,7 @@ from restante.commands.routes_telemetry import TelemetryRoutes
 from restante.commands.rule_evaluation import RuleEvaluation
 from restante.commands.rule_firing import Firing
 from restante.commands.rule_timer import RuleTimer
+from restante.commands.site_neighbours import SiteMessage, SiteNeighbours
 from restante.commands.totals import CommandTotals
 from restante.database.database import Database
 from restante.database.writer import ForeignCommit
@@ -92,6 +94,13 @@ class CommandsParts:
         self.recovery = LeaseRecovery(database, self.trail)
         self.rules = RuleEvaluation(Firing(self.trail, options.for_creation()), options.telemetry_gap_seconds)
         self.rule_timer = RuleTimer(database, self.rules, self.totals)
+        self.join("", lambda _message: None)
+
+    def join(self, node: str, send: Callable[[SiteMessage], None]) -> None:
+        """Be one of several nodes, of this name; `send` tells the others."""
+        self.neighbours = SiteNeighbours(self.poll.bell, node, send, time.monotonic)
+        self.poll.on_served = self.neighbours.served
+        self.poll.on_left_behind = self.neighbours.left_behind
 
     def routes(self) -> list[Route]:
         database, options = self._database, self._options
@@ -129,12 +138,13 @@ class CommandsParts:
 
     def tick(self, now: float) -> None:
         self.poll.tick(now)
+        self.neighbours.tick()
 
     def hear(self, event: object) -> None:
         """Pass on what a commit announced, if it concerns this protocol. Runs in the event loop."""
         match event:
             case CommandsChanged(site_id=site_id):
-                self.poll.bell.ring(site_id)
+                self.neighbours.changed_here(site_id)
             case CommandFailed(code=code):
                 self.totals.count_failed(code)
             case CollectorRevoked():
@@ -149,6 +159,7 @@ class CommandsParts:
     def close(self) -> None:
         """Answer who waits, and let nobody wait any more."""
         self.poll.close()
+        self.neighbours.close()
 
     async def finish(self) -> None:
         """Write down what was only remembered, when all else has stopped."""

@@ -81,6 +81,10 @@ class CommandPoll:
         # How many claims of a site are under way, and whether the last one to return left something behind.
         self._claiming: dict[int, int] = {}
         self._left_behind: set[int] = set()
+        # Told of a site when nothing was left there by a claim that began after the ring; or when something may be, and
+        # nobody waits here who could take it.
+        self.on_served: Callable[[int, int], None] = lambda _site_id, _looked_at: None
+        self.on_left_behind: Callable[[int], None] = lambda _site_id: None
         self._idle: dict[int, Answer] = {}
         # Body → the date line it was written with, and all of it.
         self._idle_bytes: dict[bytes, tuple[bytes, bytes]] = {}
@@ -168,7 +172,7 @@ class CommandPoll:
             else:
                 self._conclude(poll, looked_at, outcome)
         finally:
-            self._pass_on(poll, found)
+            self._pass_on(poll, looked_at, found)
 
     def _conclude(self, poll: ParkedClaim, looked_at: int, found: Claimed) -> None:
         quiet = self._learn(poll, looked_at, found)
@@ -180,7 +184,7 @@ class CommandPoll:
         else:
             self._nothing(poll, quiet)
 
-    def _pass_on(self, poll: ParkedClaim, found: Claimed | None) -> None:
+    def _pass_on(self, poll: ParkedClaim, looked_at: int, found: Claimed | None) -> None:
         """Wake the next waiter, if there is something left for it and nobody is on the way to take that."""
         site_id = poll.site_id
         if found is None or found.has_more or _zone(poll.claim) is not None:
@@ -191,9 +195,12 @@ class CommandPoll:
         self._claiming[site_id] -= 1
         if self._claiming[site_id] == 0:
             del self._claiming[site_id]
-            if site_id in self._left_behind:
+            if site_id not in self._left_behind:
+                self.on_served(site_id, looked_at)
+            else:
                 self._left_behind.discard(site_id)
-                self.bell.wake_next(site_id)
+                if not self.bell.wake_next(site_id):
+                    self.on_left_behind(site_id)
 
     def _learn(self, poll: ParkedClaim, looked_at: int, found: Claimed) -> Quiet:
         until = NEVER

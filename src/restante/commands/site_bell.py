@@ -47,6 +47,8 @@ class SiteBell(Generic[Waiter]):
         self._waiting: dict[int, dict[Waiter, None]] = {}
         self._timers: dict[int, tuple[float, asyncio.TimerHandle]] = {}
         self.waiting_count = 0
+        # Told of a site when somebody begins to wait at it and nobody did before.
+        self.on_first_waiting: Callable[[int], None] = lambda _site_id: None
 
     def quiet(self, site_id: int, zone_id: int | None) -> Quiet | None:
         """What is known, if it still holds."""
@@ -65,14 +67,18 @@ class SiteBell(Generic[Waiter]):
                 return
             self._quiet.setdefault(site_id, {})[zone_id] = quiet
 
-    def ring(self, site_id: int) -> None:
-        """Something may be there now."""
+    def ring(self, site_id: int) -> bool:
+        """Something may be there now; whether somebody was woken by it."""
+        self.drop(site_id)
+        return self.wake_next(site_id)
+
+    def drop(self, site_id: int) -> None:
+        """As `ring`, where waking is somebody else's business."""
         self._rings += 1
         if len(self._rung_at) >= SITES_MAX:
             self.forget_all()
         self._rung_at[site_id] = self._rings
         self._quiet.pop(site_id, None)
-        self.wake_next(site_id)
 
     def forget_all(self) -> None:
         """Anything may have happened anywhere."""
@@ -86,17 +92,23 @@ class SiteBell(Generic[Waiter]):
         for site_id in list(self._waiting):
             self.wake_next(site_id)
 
-    def wake_next(self, site_id: int) -> None:
-        """Wake who has waited longest, unless everybody has looked since the last ring."""
+    def wake_next(self, site_id: int) -> bool:
+        """Wake who has waited longest, unless everybody has looked since the last ring; whether somebody was."""
         waiting = self._waiting.get(site_id)
-        if waiting:
-            first = next(iter(waiting))
-            if first.looked_at != self.last_ring(site_id):
-                self.leave(first)
-                self._wake(first)
+        first = next(iter(waiting)) if waiting else None
+        if first is None or first.looked_at == self.last_ring(site_id):
+            return False
+        self.leave(first)
+        self._wake(first)
+        return True
+
+    def is_waiting(self, site_id: int) -> bool:
+        return site_id in self._waiting
 
     def park(self, waiter: Waiter, until: float) -> None:
         """Have the waiter woken by a ring, or when the moment has come that is known for its site."""
+        if waiter.site_id not in self._waiting:
+            self.on_first_waiting(waiter.site_id)
         self._waiting.setdefault(waiter.site_id, {})[waiter] = None
         self.waiting_count += 1
         timer = self._timers.get(waiter.site_id)

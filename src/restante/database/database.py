@@ -21,7 +21,7 @@ from restante.database.connection import Connection
 from restante.database.engine import Engine, EngineConnection
 from restante.database.errors import DatabaseError, DatabaseUnavailable
 from restante.database.hot import Asked, Failed, HotCall, HotOperation, Result
-from restante.database.writer import CommitListener, Writer
+from restante.database.writer import CommitListener, CommitPreparation, Writer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,7 +54,8 @@ class Database:
         self._engine = engine
         self.writers, self.readers = engine.writers, engine.readers
         self._listeners: list[CommitListener] = []
-        self._writer = Writer(_connected(engine), self._listeners)
+        self._preparations: list[CommitPreparation] = []
+        self._writer = Writer(_connected(engine), self._listeners, self._preparations)
         self._readers = ThreadPoolExecutor(engine.readers, thread_name_prefix="restante-reader")
         self._reader_conn = threading.local()
         self._reader_conns: list[EngineConnection] = []
@@ -104,6 +105,10 @@ class Database:
     def on_commit(self, listener: CommitListener) -> None:
         """Have the listener called, in the writer's thread, with what each commit announced."""
         self._listeners.append(listener)
+
+    def before_commit(self, prepare: CommitPreparation) -> None:
+        """Have the function called in each transaction that announces something, as the last that is done in it."""
+        self._preparations.append(prepare)
 
     @property
     def commits(self) -> int:

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from restante.database.channel import Channel
 from restante.database.connection import Connection
 
 
@@ -20,6 +21,9 @@ class EngineConnection(Connection, Protocol):
 
     @property
     def changes(self) -> int: ...
+    @property
+    def announced(self) -> list[object]:
+        """What the open transaction has announced so far."""
 
 
 class Engine(Protocol):
@@ -40,3 +44,6 @@ class Engine(Protocol):
     def connect(self, *, writable: bool) -> EngineConnection: ...
     def schema(self, source: str) -> str:
         """A migration in the words that this engine gets it in."""
+
+    def channel(self) -> Channel | None:
+        """One end, not connected yet, of what nodes tell each other by; None where only one node can be."""

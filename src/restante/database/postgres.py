@@ -20,6 +20,7 @@ from psycopg.adapt import Buffer
 from psycopg.rows import dict_row
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
+from restante.database.channel import Channel
 from restante.database.connection import Row
 from restante.database.errors import (
     CommitUncertain,
@@ -29,6 +30,7 @@ from restante.database.errors import (
     Interfered,
     UniqueViolation,
 )
+from restante.database.postgres_channel import PostgresChannel
 from restante.database.postgres_text import ENGINE, schema_of, statement_of
 from restante.database.queries import Query
 
@@ -262,8 +264,12 @@ class PostgresConnection:
         neither."""
         return self._changes + len(self._announced)
 
+    @property
+    def announced(self) -> list[object]:
+        return self._announced
+
     def foreign_commits(self) -> int:
-        """Never changes: the server does not tell whose a commit was. Nodes that share it must tell each other."""
+        """Never changes: other nodes tell what their commits have changed (`notices`)."""
         return 0
 
     def run_script(self, source: str) -> None:
@@ -329,6 +335,9 @@ class PostgresEngine:
 
     def schema(self, source: str) -> str:
         return schema_of(source)
+
+    def channel(self) -> Channel | None:
+        return PostgresChannel(self._parameters)
 
 
 def _refuse_unfit(driver: "psycopg.Connection[Any]") -> None:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from restante.database.channel import Channel
 from restante.database.connection import Row
 from restante.database.errors import DatabaseError, DatabaseUnavailable, UniqueViolation
 from restante.database.queries import Query, numbered
@@ -174,6 +175,10 @@ class SqliteConnection:
         """Grows with every row changed and all that is announced: two equal readings prove that there was neither."""
         return self._driver.total_changes + len(self._announced)
 
+    @property
+    def announced(self) -> list[object]:
+        return self._announced
+
     def foreign_commits(self) -> int:
         """Changes when, and only when, another connection has committed."""
         with _our_errors:
@@ -213,6 +218,10 @@ class SqliteEngine:
 
     def schema(self, source: str) -> str:
         return source
+
+    def channel(self) -> Channel | None:
+        """One server has the file to itself."""
+        return None
 
 
 def _statements(source: str) -> Iterator[str]:

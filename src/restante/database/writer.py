@@ -43,6 +43,8 @@ FOREIGN_COMMIT_CHECK_SECONDS = 0.1
 RUNS_MAX = 5
 
 CommitListener = Callable[[list[object]], None]
+# Called in each transaction that announces something, when all else in it is done.
+CommitPreparation = Callable[[EngineConnection], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,14 @@ class Writer:
     """The queue, and a thread for each connection. The listeners are called from those threads, one at a time, with
     what each commit announced."""
 
-    def __init__(self, conns: Sequence[EngineConnection], listeners: Sequence[CommitListener]) -> None:
+    def __init__(
+        self,
+        conns: Sequence[EngineConnection],
+        listeners: Sequence[CommitListener],
+        preparations: Sequence[CommitPreparation] = (),
+    ) -> None:
         self._listeners = listeners
+        self._preparations = preparations
         self._queue: queue.SimpleQueue[_Job | HotCall[Any, Any] | None] = queue.SimpleQueue()
         self._accepting = threading.Lock()
         self._is_closed = False
@@ -177,6 +185,9 @@ class Writer:
                         raise
                     else:
                         failed[work] = error
+            if conn.announced:
+                for prepare in self._preparations:
+                    prepare(conn)
             self._commit(conn, sum(work.size for work in works if work not in failed and work not in postponed))
         except BaseException as error:
             # Not even an exit may end this thread: others' requests wait for it. It ends whoever waits for this job.

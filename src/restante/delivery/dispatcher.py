@@ -82,13 +82,17 @@ class Dispatcher:
         claimed = await self._database.write(outbox.claim, self.name, options.lease_seconds, options.batch)
         if not claimed:
             return Outcome()
+        outcome = await self._deliver(claimed)
+        self.totals.add(outcome)
+        return outcome
+
+    async def _deliver(self, claimed: int) -> Outcome:
         try:
             outcome = await self._database.write(outbox.deliver_held, self.name, self._append)
             self.totals.stale += max(0, claimed - outcome.delivered - outcome.failed)
         except Exception as error:
             log.error(f"{PREFIX} a batch failed, trying its rows one by one", rows=claimed, error=str(error))
             outcome = await self._deliver_one_by_one()
-        self.totals.add(outcome)
         return outcome
 
     async def seconds_until_due(self) -> float | None:

@@ -34,6 +34,10 @@ class SealedKey(NamedTuple):
     sealed_key: bytes
 
 
+class KeysRotated(NamedTuple):
+    """Announced when another key signs from now on."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredKey:
     kid: str
@@ -91,6 +95,7 @@ def rotate(conn: Connection, key: SealedKey, old_verify_seconds: int) -> None:
     conn.run(SQL.retire_keys, verifies_until=conn.now_ms + grace_ms)
     conn.run(SQL.insert_key, kid=key.kid, sealed_key=key.sealed_key, now_ms=conn.now_ms)
     revisions.raise_revision(conn)
+    conn.announce(KeysRotated())
 
 
 def verifying(conn: Connection) -> list[StoredKey]:

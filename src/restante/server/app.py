@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 
 from restante.commands.parts import CommandsParts
 from restante.database import copying
+from restante.database.clock import DatabaseClock
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.engine import Engine
@@ -44,6 +45,7 @@ from restante.server.engines import engine_of
 from restante.server.fast_lane import LaneShared
 from restante.server.health import HealthRoutes
 from restante.server.metrics import Metrics, MetricsSources
+from restante.server.neighbours import Neighbours
 from restante.server.openapi import DocsRoutes
 from restante.server.options import (
     access_options,
@@ -63,6 +65,7 @@ from restante.server.services import Service, every
 from restante.server.setting_kinds import Address
 from restante.server.settings import Settings
 from restante.server.tls import tls_files
+from restante.server.workers import serve_workers
 from restante.updates import fast_poll, rollout
 from restante.updates.fast_poll import FastPoll
 from restante.updates.poll import Poll
@@ -85,6 +88,8 @@ class Node:
         self.settings = settings
         self.master_key = master_key
         self.database = Database(engine)
+        # The database's time, where its clock is another machine's.
+        self.clock = DatabaseClock()
         self.signing_keys = SigningKeys(self.database, master_key)
         self.tokens = DeviceTokens(
             self.database,
@@ -92,13 +97,14 @@ class Node:
             OutsideIssuers(settings.issuers),
             access_token_seconds=settings.access_token_seconds,
             cache_entries_max=settings.token_cache_max,
+            clock=self.clock,
         )
-        self.collector_tokens = CollectorTokens(self.database)
+        self.collector_tokens = CollectorTokens(self.database, clock=self.clock)
         access = access_options(settings)
         self.peers = Peers(settings.trusted_proxies)
         outside = OutsideClients(self.database, OutsideIssuers(settings.authorization_servers))
         self.client_tokens = ClientTokens(
-            self.database, outside=outside, is_binding_required=access.is_binding_required
+            self.database, outside=outside, is_binding_required=access.is_binding_required, clock=self.clock
         )
         self.gate = Gate(self.database, self.tokens, self.collector_tokens, self.client_tokens, self.peers)
         self.event_access = EventAccess(self.database, self.peers, access)
@@ -135,6 +141,7 @@ class Node:
             ],
         )
         self.foreign_commits = Alarm()
+        self.neighbours = Neighbours(self, engine) if engine.channel() is not None else None
         self.lane = self._lane()
         self.metrics = self._metrics()
 
@@ -153,6 +160,7 @@ class Node:
                 self.event_push,
                 self.commands.poll,
                 self.redis,
+                self.neighbours,
             )
         )
 
@@ -203,9 +211,11 @@ class Node:
             *self.event_push.routes(),
             *self.signals.routes(),
             *PortalRoutes(portal_facts(self.settings)).routes(),
-            *HealthRoutes(self.database, self.settings.data, self._away).routes(),
+            *HealthRoutes(self.database, self.settings.data, self.settings.roles, self._away).routes(),
             *self.metrics.routes(),
         ]
+        if "api" not in self.settings.roles:
+            routes = [route for route in routes if route.tag == "server"]
         return [*routes, *DocsRoutes(routes).routes()]
 
     def _away(self) -> list[str]:
@@ -223,7 +233,10 @@ class Node:
         )
 
     def services(self) -> list[Service]:
-        """What runs in the background; those that have work to finish first."""
+        """What this process runs in the background; those that have work to finish first."""
+        return [service for service in self._all_services() if self.settings.roles.run(service.name)]
+
+    def _all_services(self) -> list[Service]:
         deadlines = self.lane.deadlines
         return [
             Service("dispatcher", self.runner.run, self.runner.stop),
@@ -236,13 +249,14 @@ class Node:
             Service("deadlines", every(SLOT_SECONDS, lambda: deadlines.tick(time.monotonic()))),
             Service("clock", every(1.0, self._tick)),
             Service("buckets", every(60.0, self._forget_full_buckets)),
+            *([Service("notices", self.neighbours.sweep)] if self.neighbours else []),
             *(Service(name, run) for name, run in self.commands.services()),
             *(Service(name, run) for name, run in self.events.services()),
             Service("event push", self.event_push.pusher.run, self.event_push.pusher.stop),
         ]
 
     def _tick(self) -> None:
-        now = time.time()
+        now = self.clock()
         self.poll.tick(now)
         self.commands.tick(now)
         self.events.tick(now)
@@ -263,9 +277,12 @@ class Node:
 
     def _lane(self) -> LaneShared:
         settings = self.settings
+        is_api = "api" in settings.roles
+        polls = {fast_poll.TARGET: FastPoll(self.poll, self.tokens), **self.commands.hot()}
+        posts = PostForms(self.commands.hot_posts(), self.events.hot_polls(), settings.body_bytes_max)
         return LaneShared(
-            forms=RequestForms({fast_poll.TARGET: FastPoll(self.poll, self.tokens), **self.commands.hot()}),
-            posts=PostForms(self.commands.hot_posts(), self.events.hot_polls(), settings.body_bytes_max),
+            forms=RequestForms(polls if is_api else {}),
+            posts=posts if is_api else PostForms([]),
             peers=self.peers,
             shape=SHAPE,
             deadlines=Deadlines(time.monotonic()),
@@ -310,11 +327,28 @@ def opened(settings: Settings) -> Iterator[Node]:
             node.close()
 
 
-def serve(settings: Settings, when_listening: Callable[[Address], None] = lambda _address: None) -> None:
-    """Run a server until it is told to stop; `when_listening` is told where, once nothing can go wrong any more."""
+def serve(settings: Settings, when_listening: Callable[[Address], None] = lambda _address: None) -> int:
+    """Run a server until it is told to stop; the exit code. `when_listening` is told where, once nothing can go wrong
+    any more."""
     files = tls_files(settings)
     if files is not None:
         files.context()  # what cannot be used is said here, before anything is started
+    if settings.workers > 1:
+        prepare(settings)
+        with lifecycle.listening(settings.listen) as sock:
+            when_listening(Address(settings.listen.host, sock.getsockname()[1]))
+            return serve_workers(settings, sock, opened)
     with opened(settings) as node, lifecycle.listening(settings.listen) as sock:
         when_listening(Address(settings.listen.host, sock.getsockname()[1]))
         lifecycle.serve(node, sock)
+    return 0
+
+
+def prepare(settings: Settings) -> None:
+    """Make what workers find made: the newest schema, and the master key."""
+    folder = DataFolder(settings.data)
+    engine = engine_of(settings)
+    folder.create()
+    migrate(engine)
+    with closing(Database(engine)) as database:
+        unlock(database, MasterKeySource(folder.master_key_path, settings.master_key))

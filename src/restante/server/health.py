@@ -22,14 +22,19 @@ FREE_BYTES_MIN = 16 * 1024 * 1024
 
 class Health(msgspec.Struct, omit_defaults=True):
     status: str
+    # What this process does.
+    roles: tuple[str, ...]
     # What cannot be reached now and is gone on without: no reason to take the server out of service.
     away: list[str] = []
 
 
 class HealthRoutes:
-    def __init__(self, database: Database, data: Path, away: Callable[[], list[str]] = list) -> None:
+    def __init__(
+        self, database: Database, data: Path, roles: tuple[str, ...], away: Callable[[], list[str]] = list
+    ) -> None:
         self._database = database
         self._data = data
+        self._roles = roles
         self._away = away
 
     def routes(self) -> list[Route]:
@@ -48,7 +53,7 @@ class HealthRoutes:
         ]
 
     async def alive(self, _ask: Ask) -> Health:
-        return Health("ok")
+        return Health("ok", self._roles)
 
     async def ready(self, _ask: Ask) -> Health:
         """Ready means that a read is answered, a write gets its turn, and there is room to keep it."""
@@ -60,7 +65,7 @@ class HealthRoutes:
                 await self._database.write(_nothing)
         except (TimeoutError, DatabaseError) as error:
             raise Unavailable("the database does not answer", retry_after_seconds=1) from error
-        return Health("ready", self._away())
+        return Health("ready", self._roles, self._away())
 
 
 def _nothing(_conn: Connection) -> None:

@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -25,6 +25,7 @@ from restante.database.writer import ForeignCommit, NewsLost
 from restante.delivery.log import Published
 from restante.delivery.outbox import Enqueued
 from restante.identity.callers import DeviceRevoked
+from restante.identity.signing_keys import KeysRotated
 from restante.server.fast_lane import fast_lane_class
 from restante.server.services import kept_running
 from restante.server.setting_kinds import Address
@@ -128,7 +129,13 @@ async def running(node: "Node") -> AsyncIterator[None]:
     node.poll.rollout = await node.database.read(rollout.current)
     await node.event_access.warn()
     log.info("started", listen=str(node.settings.listen), data=str(node.settings.data))
-    async with kept_running(node.services(), node.settings.shutdown_seconds):
+    if node.neighbours is not None:
+        node.neighbours.start()
+    colleagues = node.metrics.colleagues
+    async with (
+        kept_running(node.services(), node.settings.shutdown_seconds),
+        nullcontext() if colleagues is None else colleagues.answering(node.metrics.own),
+    ):
         try:
             yield
         finally:
@@ -140,6 +147,8 @@ async def running(node: "Node") -> AsyncIterator[None]:
     await node.commands.finish()
     await node.events.finish()
     node.event_push.close()
+    if node.neighbours is not None:
+        await asyncio.to_thread(node.neighbours.close)
     log.info("stopped")
 
 
@@ -179,6 +188,8 @@ def _hear_one(node: "Node", event: object) -> None:
             node.tokens.forget_all()
             node.client_tokens.forget_all()
             node.poll.look_again()
+        case KeysRotated():
+            node.foreign_commits.ring()
         case ForeignCommit():
             node.runner.ring()
             node.wrap_worker.ring()
@@ -188,7 +199,13 @@ def _hear_one(node: "Node", event: object) -> None:
 def _pass_on(loop: asyncio.AbstractEventLoop, node: "Node", announced: list[object]) -> None:
     # After the loop has closed nobody is left to be told.
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(hear, node, announced)
+        loop.call_soon_threadsafe(_hear_and_tell, node, announced)
+
+
+def _hear_and_tell(node: "Node", announced: list[object]) -> None:
+    hear(node, announced)
+    if node.neighbours is not None:
+        node.neighbours.tell(announced)
 
 
 class _Server(ListeningServer):

@@ -22,9 +22,11 @@ from restante.events.access import TokenTotals
 from restante.events.parts import EventsParts
 from restante.events.push_parts import EventPush
 from restante.identity.device_tokens import DeviceTokens
+from restante.server.colleagues import Colleagues
 from restante.server.commands_metrics import CommandsMetrics
 from restante.server.events_metrics import EventsMetrics
 from restante.server.fast_lane import LaneShared
+from restante.server.neighbours import Neighbours
 from restante.server.outside_outboxes import OutsideOutboxes
 from restante.server.redis_parts import RedisParts
 from restante.updates.poll import Poll
@@ -49,6 +51,7 @@ class MetricsSources(NamedTuple):
     event_push: EventPush
     command_poll: CommandPoll
     redis: RedisParts
+    neighbours: Neighbours | None = None
 
 
 class Meaning(NamedTuple):
@@ -85,6 +88,9 @@ METRICS = {
     "restante_redis_copies": Meaning(CounterMetricFamily, "Runs of signals copied to streams."),
     "restante_redis_rebuilds": Meaning(CounterMetricFamily, "Streams rebuilt from the database."),
     "restante_redis_rings": Meaning(CounterMetricFamily, "Changes of streams by others, heard from Redis."),
+    "restante_notices": Meaning(
+        CounterMetricFamily, "Other nodes' commits heard of: told by them, or found by looking.", "how"
+    ),
     "restante_commits": Meaning(CounterMetricFamily, "Write transactions committed."),
     "restante_writes": Meaning(CounterMetricFamily, "Writes made; several share one commit."),
 }
@@ -93,6 +99,8 @@ METRICS = {
 class Metrics:
     def __init__(self, sources: MetricsSources) -> None:
         self._sources = sources
+        # The other workers, where there are several.
+        self.colleagues: Colleagues | None = None
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
@@ -120,11 +128,17 @@ class Metrics:
         return [Route("GET", "/metrics", self.metrics, Access.open, "Prometheus metrics", shape=SHAPE, tag="server")]
 
     async def metrics(self, _ask: Ask) -> Answer:
+        body = await self.own()
+        if self.colleagues is not None:
+            body = await self.colleagues.everyones(body)
+        return Answer(200, ((b"content-type", CONTENT_TYPE_LATEST.encode()), NO_STORE), body)
+
+    async def own(self) -> bytes:
+        """What this process alone has to say."""
         self._counts = await self._sources.database.read(outbox.counts)
         await self._commands.refresh()
         await self._events.refresh()
-        body = generate_latest(self._registry)
-        return Answer(200, ((b"content-type", CONTENT_TYPE_LATEST.encode()), NO_STORE), body)
+        return generate_latest(self._registry)
 
     def observe(self, route: Route, status: int, seconds: float) -> None:
         self._requests.labels(route.method, route.path, str(status)).inc()
@@ -144,6 +158,7 @@ class Metrics:
         yield from self._lane_values()
         yield from self._outbox_values()
         yield from self._sources.redis.values()
+        yield from self._notices_values()
         yield "restante_commits", None, self._sources.database.commits
         yield "restante_writes", None, self._sources.database.writes
 
@@ -153,6 +168,12 @@ class Metrics:
         yield "restante_connections_refused", None, lane.refused_connections
         yield "restante_slow_senders_cut", None, lane.slow_senders_cut
         yield "restante_fast_lane_requests", None, lane.hot_requests
+
+    def _notices_values(self) -> Iterator[tuple[str, str | None, float]]:
+        neighbours = self._sources.neighbours
+        late = neighbours.late_count if neighbours is not None else 0
+        yield "restante_notices", "told", neighbours.heard_count - late if neighbours is not None else 0
+        yield "restante_notices", "found", late
 
     def _outbox_values(self) -> Iterator[tuple[str, str | None, float]]:
         totals = self._sources.dispatcher.totals

@@ -22,6 +22,7 @@ from restante.server.command_setting_kinds import CommandTypes, RateLimits, Type
 from restante.server.event_setting_kinds import Uri, Words
 from restante.server.outside_setting_kinds import OutboxUrls, OutsideAddresses, RedisUrl
 from restante.server.push_setting_kinds import Destinations, EventTypeNames, EventTypes
+from restante.server.roles import EVERY_ROLE, RoleNames, Roles
 from restante.server.setting_kinds import (
     Address,
     BasePath,
@@ -99,7 +100,7 @@ class Declaration:
         if isinstance(value, float):
             return f"{value:g}"
         if isinstance(value, tuple) and not isinstance(
-            value, Address | TypeNames | Networks | EventTypeNames | OutsideAddresses
+            value, Address | TypeNames | Networks | EventTypeNames | OutsideAddresses | RoleNames
         ):
             return ", ".join(issuer.issuer for issuer in value)
         return str(value)
@@ -122,6 +123,10 @@ class Settings:
         int, Whole(1, 64), "How many connections to PostgreSQL read at the same time, in each server."
     ] = 4
     listen: Annotated[Address, ListenAddress(), "Where the server listens."] = _LOCAL
+    roles: Annotated[RoleNames, Roles(), "What this process does; without it, everything."] = EVERY_ROLE
+    workers: Annotated[
+        int, Whole(1, 256), "How many processes answer on the address; more than one needs PostgreSQL."
+    ] = 1
     public_url: Annotated[
         str | None,
         PublicUrl(),

@@ -185,3 +185,10 @@ def _contradictions(settings: Settings) -> Iterable[str]:
     for issuer in settings.authorization_servers:
         if issuer.audience is None:
             yield f"authorization_servers: expected an audience for {issuer.issuer}, so that no others count"
+
+
+def refuse_unshared(workers: int, *, is_shared: bool) -> None:
+    """SettingsError where several workers are wanted on a database that is one process's alone."""
+    if workers > 1 and not is_shared:
+        what = f"workers: {workers} is given, but the embedded database is one process's alone"
+        raise SettingsError([f"{what}: use 1, or a PostgreSQL database"])

@@ -83,9 +83,12 @@ class _News:
 
     before: bytes
     entries: list[LogEntry]
+    is_whole: bool = True
 
     def after(self, cursor: bytes) -> list[LogEntry] | None:
         """The part that a poll with this cursor has not seen; None if the log must be asked what lies between."""
+        if not self.is_whole:
+            return None
         if cursor == self.before:
             return self.entries
         position = parse_cursor(cursor.decode())
@@ -103,6 +106,8 @@ class Poll:
         self._reader = reader
         self._presence = presence
         self._news: dict[int, _News] = {}
+        # For which devices reads are under way, and how many.
+        self._reading: dict[int, int] = {}
         self._closing = False
         self.now = 0.0
         self.rollout: Rollout | None = None
@@ -187,8 +192,22 @@ class Poll:
         news = self._news.get(device_id)
         if news is None:
             self._news[device_id] = _News(before, list(published.entries))
-        else:
+        elif news.entries and news.entries[-1].position == published.before:
             news.entries.extend(published.entries)
+        else:
+            # Two writers' commits, heard in another order than they were made: the log knows the order.
+            news.is_whole = False
+
+    def moved(self, device_id: int, newest: Position) -> None:
+        """Another node has published to the device: who waits here reads what; else only the tail is remembered."""
+        waiting = self.bell.waiting_for(device_id)
+        if not waiting and device_id not in self.bell.known and device_id not in self._reading:
+            return
+        tail = b"%d-%d" % newest
+        self.bell.hear(device_id, tail)
+        for poll in list(waiting):
+            if poll.cursor != tail:
+                self._read_again(poll)
 
     def ring(self, device_id: int) -> None:
         """There may be news of a device, and nobody says what: drop what is known, and read again for who waits."""
@@ -228,9 +247,11 @@ class Poll:
     def _read(self, poll: ParkedPoll, cursor: Position | None) -> None:
         stamp = self.bell.stamp(poll.device_id)
         poll.is_reading = True
+        self._reading[poll.device_id] = self._reading.get(poll.device_id, 0) + 1
 
         def done(result: ReadResult) -> None:
             poll.is_reading = False
+            self._read_came_back(poll.device_id)
             if poll.over:
                 return
             if isinstance(result, Exception):
@@ -247,6 +268,13 @@ class Poll:
                 self._read(poll, result.head.newest)
 
         self._reader.read(poll.device_id, cursor, poll.limit, done)
+
+    def _read_came_back(self, device_id: int) -> None:
+        left = self._reading[device_id] - 1
+        if left:
+            self._reading[device_id] = left
+        else:
+            del self._reading[device_id]
 
     def _nothing_new(self, poll: ParkedPoll) -> None:
         if poll.waits and not self._closing:
