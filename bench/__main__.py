@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import commands, delivery, events, idle_poll, log_size, parked, signing, telemetry
+from bench import commands, delivery, events, idle_poll, log_size, parked, redis_reads, signing, telemetry
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "idle-poll": idle_poll.against_nginx,
@@ -14,6 +14,8 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "fleet-size": idle_poll.by_fleet_size,
     "parked-polls": parked.parked_polls,
     "log-size": log_size.reading_by_log_size,
+    "redis-reads": redis_reads.reading_twenty,
+    "redis-idle-poll": redis_reads.idle_poll,
     "latency": delivery.latency,
     "publishing": delivery.publishing,
     "command-pairs": commands.pairs_over_http,
