@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import commands, delivery, events, idle_poll, log_size, parked, redis_reads, signing, telemetry
+from bench import commands, delivery, events, idle_poll, log_size, parked, queues, redis_reads, signing, telemetry
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "idle-poll": idle_poll.against_nginx,
@@ -22,6 +22,8 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "command-claims": commands.claims_by_queue_length,
     "command-idle-poll": commands.idle_poll,
     "telemetry": telemetry.ingesting,
+    "postgres-leases": queues.leases,
+    "postgres-open-transaction": queues.beside_an_open_transaction,
     "signing": signing.signing,
     "events": events.fetched_over_http,
     "event-idle-poll": events.idle_poll,
