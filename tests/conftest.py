@@ -16,13 +16,13 @@ from restante.database.postgres import PostgresEngine
 from restante.database.sqlite import SqliteEngine
 from tests.services.mariadb import MariaDb, running_mariadb
 from tests.services.plain_postgres import Postgres, running_postgres
-from tests.services.postgres import PostgresServer, migrated_template, postgres_server
+from tests.services.postgres import PostgresServer, postgres_server
 from tests.services.redis import PASSWORD as REDIS_PASSWORD
 from tests.services.redis import RedisServer, running_redis
 
 START_MS = 1_800_000_000_000
 TESTS = Path(__file__).parent
-ON_BOTH_ENGINES = {"database", "delivery", "identity"}
+ON_BOTH_ENGINES = {"commands", "database", "delivery", "identity", "updates"}
 ENGINES = ("sqlite", "postgres")
 
 
@@ -123,21 +123,24 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres: PostgresServer) -> str:
-    return migrated_template(postgres)
+def migrated_postgres(postgres: PostgresServer) -> str:
+    return postgres.migrated()
+
+
+@pytest.fixture(scope="session")
+def cleared_postgres(postgres: PostgresServer) -> str:
+    return postgres.create()
 
 
 @pytest.fixture
-def postgres_url(postgres: PostgresServer, postgres_template: str) -> Iterator[str]:
-    """The address of a migrated database of the test's own."""
-    url = postgres.create(postgres_template)
-    yield url
-    postgres.drop(url)
+def postgres_url(postgres: PostgresServer, migrated_postgres: str) -> str:
+    """The address of a migrated database that nobody else uses now."""
+    postgres.empty(migrated_postgres)
+    return migrated_postgres
 
 
 @pytest.fixture
-def empty_postgres_url(postgres: PostgresServer) -> Iterator[str]:
-    """The address of a database with nothing in it."""
-    url = postgres.create()
-    yield url
-    postgres.drop(url)
+def empty_postgres_url(postgres: PostgresServer, cleared_postgres: str) -> str:
+    """The address of a database with nothing in it that nobody else uses now."""
+    postgres.clear(cleared_postgres)
+    return cleared_postgres

@@ -8,6 +8,7 @@ from restante.cli.main import app
 from restante.database.migrate import available
 from restante.server.data_folder import DataFolder
 from tests.cli.conftest import Restante
+from tests.services.postgres import PostgresServer
 
 
 def forget_newest_migration(restante: Restante) -> None:
@@ -44,3 +45,31 @@ def test_the_schema_is_not_changed_under_a_running_server(restante: Restante) ->
     forget_newest_migration(restante)
     with DataFolder(restante.data).lock():
         assert "restart it first" in restante.complaint("user", "list")
+
+
+def test_the_database_may_be_in_postgresql(restante: Restante, empty_postgres_url: str) -> None:
+    at = ("--database", empty_postgres_url)
+    added = restante.json("user", "add", "ada@example.com", "--role", "admin", "--password-stdin", *at, stdin="x" * 12)
+    assert [user["id"] for user in restante.json("user", "list", *at)] == [added["id"]]
+    assert restante.json("site", "add", "north", *at)["id"] == 1
+    assert restante.json("audit", "verify", *at)["intact"]
+    assert {each["state"] for each in restante.json("doctor", *at)} == {"ok"}
+    assert not (restante.data / "restante.db").exists()
+
+
+def test_a_database_that_other_servers_may_use_is_not_changed_under_them(
+    restante: Restante, postgres: PostgresServer, empty_postgres_url: str
+) -> None:
+    at = ("--database", empty_postgres_url)
+    restante.ok("user", "list", *at)
+    name = empty_postgres_url.partition("?")[0].rpartition("/")[2]
+    postgres.run("DELETE FROM schema_migrations WHERE number = 1", name)
+    assert "restart the servers" in restante.complaint("user", "list", *at)
+
+
+def test_a_database_that_is_not_there_is_named_without_its_password(
+    restante: Restante, postgres: PostgresServer
+) -> None:
+    said = restante.complaint("user", "list", "--database", f"postgresql://ada:sesame@/none?host={postgres.folder}")
+    assert said.startswith("postgresql://ada:…@/none?…: cannot be reached")
+    assert "sesame" not in said

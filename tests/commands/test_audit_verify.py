@@ -92,7 +92,12 @@ def test_what_is_written_meanwhile_does_not_disturb(world: World, monkeypatch: p
     "column",
     [
         *("at = at + 1", "actor = 'mallory'", "event = 'x'", "command_id = 'cmd_x'"),
-        *("from_state = 'failed'", "to_state = 'succeeded'", "detail = '{}'", "hash = zeroblob(32)"),
+        *(
+            "from_state = 'failed'",
+            "to_state = 'succeeded'",
+            "detail = '{}'",
+            "hash = x'0000000000000000000000000000000000000000000000000000000000000000'",
+        ),
     ],
 )
 def test_a_changed_row(world: World, column: str) -> None:

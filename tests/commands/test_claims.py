@@ -251,6 +251,7 @@ def test_two_hundred_polls_at_once_grant_exactly_the_limit(field: Field, site: i
 
 
 @pytest.mark.parametrize("text", ["ready", "ready_in_zone"])
+@pytest.mark.embedded
 def test_a_claim_seeks_and_does_not_scan(field: Field, text: str) -> None:
     plan = Query("plan", "EXPLAIN QUERY PLAN " + getattr(claims.SQL, text).text)
     rows = field.database.read_now(lambda conn: conn.all(plan, keys="[1]", limit=1))

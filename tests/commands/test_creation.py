@@ -39,7 +39,10 @@ def test_its_place_in_the_queue_and_its_retries_follow_the_options(database: Dat
     world.create(priority=2)
     world.create(priority=2, max_retries=0)
     rows = world.query("SELECT rank, max_retries, retry_backoff_sec FROM miner_commands ORDER BY id")
-    assert [tuple(row) for row in rows] == [(rank_of(START_MS, 2, 60), 7, 11), (rank_of(START_MS, 2, 60), 0, 11)]
+    assert [tuple(dict(row).values()) for row in rows] == [
+        (rank_of(START_MS, 2, 60), 7, 11),
+        (rank_of(START_MS, 2, 60), 0, 11),
+    ]
 
 
 def test_the_zone_is_the_miners(world: World) -> None:

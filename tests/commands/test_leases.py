@@ -108,6 +108,7 @@ def test_settling_is_bounded_and_the_rest_shows(field: Field, site: int, clock: 
 
 
 @pytest.mark.parametrize("name", ["moments", "due_to_expire", "leases_run_out", "make_ready", "sites_due"])
+@pytest.mark.embedded
 def test_settling_seeks_and_does_not_scan(field: Field, name: str) -> None:
     plan = Query("plan", "EXPLAIN QUERY PLAN " + getattr(leases.SQL, name).text)
     rows = field.database.read_now(lambda conn: conn.all(plan, sites="[1]", site_id=1, now_ms=1, rows_max=1))

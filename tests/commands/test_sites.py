@@ -58,4 +58,4 @@ def test_there_must_be_such_a_site(world: World) -> None:
 
 def test_changes_are_recorded(world: World) -> None:
     rows = world.query("SELECT event, actor FROM command_audit WHERE chain = :chain ORDER BY n", chain=world.site_id)
-    assert [tuple(row) for row in rows[:2]] == [("site.created", "tests"), ("zone.created", "tests")]
+    assert [tuple(dict(row).values()) for row in rows[:2]] == [("site.created", "tests"), ("zone.created", "tests")]

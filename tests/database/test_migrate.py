@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -5,7 +7,8 @@ import pytest
 from restante.database import migrate as migrations
 from restante.database.engine import Engine
 from restante.database.errors import DatabaseError
-from restante.database.migrate import Migration, available, migrate, pending
+from restante.database.migrate import Migration, available, is_new, migrate, pending
+from restante.database.postgres import PostgresEngine
 from restante.database.queries import Query
 from restante.database.sqlite import SqliteEngine
 from tests.conftest import START_MS, ManualClock
@@ -85,3 +88,19 @@ def test_a_database_never_migrated_cannot_say_what_it_lacks(engine: SqliteEngine
     with pytest.raises(DatabaseError):
         pending(conn)
     conn.close()
+
+
+def test_of_ten_servers_that_start_together_one_migrates(empty_postgres_url: str) -> None:
+    engines = [PostgresEngine(empty_postgres_url) for _ in range(10)]
+    with ThreadPoolExecutor(10) as pool:
+        applied = list(pool.map(migrate, engines))
+    assert sorted(map(len, applied)) == [0] * 9 + [len(available())]
+
+
+def test_a_new_database_is_known_from_a_migrated_one(empty_postgres_url: str, engine: SqliteEngine) -> None:
+    engine.connect(writable=True).close()
+    for each in (engine, PostgresEngine(empty_postgres_url)):
+        for is_so in (True, False):
+            with closing(each.connect(writable=False)) as conn:
+                assert is_new(conn) is is_so
+            migrate(each)

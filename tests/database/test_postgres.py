@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from restante.core.errors import BadInput
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.errors import (
@@ -65,14 +66,16 @@ def test_the_clock_is_the_servers_and_read_once(empty_postgres_url: str) -> None
     conn.close()
 
 
-def test_a_commit_is_durable_before_it_counts(postgres: PostgresServer, empty_postgres_url: str) -> None:
-    name = empty_postgres_url.partition("?")[0].rpartition("/")[2]
+def test_a_commit_is_durable_before_it_counts(postgres: PostgresServer) -> None:
+    url = postgres.create()
+    name = url.partition("?")[0].rpartition("/")[2]
     postgres.run(f"ALTER DATABASE {name} SET synchronous_commit = off")
-    conn = PostgresEngine(empty_postgres_url).connect(writable=True)
+    conn = PostgresEngine(url).connect(writable=True)
     row = conn.one(asked("SELECT current_setting('synchronous_commit') AS said"))
     assert row is not None
     assert row["said"] == "on"
     conn.close()
+    postgres.drop(url)
 
 
 def test_numbers_truths_bytes_and_nothing_go_in_and_come_out(conn: PostgresConnection) -> None:
@@ -82,6 +85,16 @@ def test_numbers_truths_bytes_and_nothing_go_in_and_come_out(conn: PostgresConne
     assert conn.all(insert, **there) == [{**there, "b": 1}]
     absent = dict.fromkeys("abcde")
     assert conn.all(insert, **absent) == [absent]
+
+
+def test_a_text_that_cannot_be_kept_equals_nothing_and_is_refused(conn: PostgresConnection) -> None:
+    conn.begin()
+    conn.run(ADD, text="a")
+    assert conn.all(asked("SELECT id FROM notes WHERE text = :text"), text="a\0") == []
+    with pytest.raises(BadInput):
+        conn.run(ADD, text="b\0")
+    conn.commit()
+    assert everything(conn) == ["a"]
 
 
 def test_a_second_key_is_a_unique_violation_that_says_which(conn: PostgresConnection) -> None:

@@ -41,11 +41,11 @@ def deliver(database: Database, dispatcher: str = "d1") -> Outcome:
 
 
 def held(database: Database, dispatcher: str = "d1") -> list[int]:
-    return [row.id for row in database.read_now(outbox.held_by, dispatcher)]
+    return [row.id for row in database.write_now(outbox.held_by, dispatcher)]
 
 
 def held_row(database: Database, row_id: int, dispatcher: str = "d1") -> HeldRow:
-    return next(row for row in database.read_now(outbox.held_by, dispatcher) if row.id == row_id)
+    return next(row for row in database.write_now(outbox.held_by, dispatcher) if row.id == row_id)
 
 
 def put_back(database: Database, row: HeldRow, dispatcher: str = "d1", backoff: Backoff = BACKOFF) -> Outcome:
@@ -340,7 +340,7 @@ def test_a_device_that_does_not_exist_fails_at_once(database: Database, device: 
 def test_a_long_reason_is_cut_to_what_the_table_takes(database: Database, device: int) -> None:
     enqueue(database, device, 1, 2)
     claim(database)
-    first, second = database.read_now(outbox.held_by, "d1")
+    first, second = database.write_now(outbox.held_by, "d1")
     database.write_now(outbox.put_back, "d1", first, "é" * 1000, BACKOFF)
     assert row(database, 1).failure_reason == "é" * 255
     database.write_now(outbox.put_back, "d1", second, "é" * 1000, Backoff(attempts_max=1))

@@ -254,7 +254,7 @@ class Delivery(RuleBasedStateMachine):
         held = self.held(name)
         if not held or held[0].about is None:
             return
-        first = self.database.read_now(outbox.held_by, name)[0]
+        first = self.database.write_now(outbox.held_by, name)[0]
         assert first.id == held[0].id
         self.database.write_now(outbox.put_back, name, first, "away", BACKOFF)
         self.put_back(held[0])

@@ -9,6 +9,7 @@ from restante.delivery.signals import Signal
 from restante.identity import signing_keys
 from restante.identity.master_key import MasterKeyError
 from restante.server.app import Node, opened
+from restante.server.setting_kinds import DatabaseAddress
 from restante.server.settings import Settings
 
 
@@ -86,3 +87,29 @@ async def test_a_lost_or_foreign_master_key_stops_the_start(tmp_path: Path) -> N
         pass
     with opened(Settings(data=tmp_path, master_key=kept)) as node:
         assert len(node.database.read_now(signing_keys.verifying)) == 1
+
+
+def on_postgres(folder: Path, url: str) -> Settings:
+    return Settings(data=folder, database=DatabaseAddress(url), database_writers=2, database_readers=2)
+
+
+def test_nodes_share_a_database_and_leave_each_others_claims_alone(tmp_path: Path, empty_postgres_url: str) -> None:
+    settings = on_postgres(tmp_path, empty_postgres_url)
+    with opened(settings) as node:
+        emit(node, 1)
+        assert node.database.write_now(outbox.claim, "first", 30, 10) == 1
+        with opened(settings) as other:
+            assert other.database.write_now(outbox.claim, "other", 30, 10) == 0
+            assert len(node.database.write_now(outbox.held_by, "first")) == 1
+    assert not (tmp_path / "restante.db").exists()
+
+
+async def test_a_node_with_another_master_key_does_not_start(tmp_path: Path, empty_postgres_url: str) -> None:
+    with opened(on_postgres(tmp_path / "a", empty_postgres_url)) as node:
+        await node.signing_keys.load()
+    with pytest.raises(MasterKeyError), opened(on_postgres(tmp_path / "b", empty_postgres_url)):
+        pass
+    (tmp_path / "b" / "master.key").write_bytes((tmp_path / "a" / "master.key").read_bytes())
+    (tmp_path / "b" / "master.key").chmod(0o600)
+    with opened(on_postgres(tmp_path / "b", empty_postgres_url)) as node:
+        await node.signing_keys.load()

@@ -17,7 +17,7 @@ from restante.commands.ack_body import ReadAck
 from restante.commands.audit import AuditEntry, AuditTrail
 from restante.commands.collectors import SecretBox, sealed_secrets
 from restante.commands.leases import CommandFailed, settle
-from restante.commands.queue import CommandsChanged
+from restante.commands.queue import SITE_LOCK, CommandsChanged
 from restante.commands.signing import is_ack_signed
 from restante.commands.wire import (
     AccessDenied,
@@ -115,6 +115,7 @@ def acknowledge_all(
     conn: Connection, trail: AuditTrail, options: AckOptions, said: Sequence[Said]
 ) -> list[Taken | RestanteError]:
     """The same for each of several ACKs, in their order."""
+    conn.lock(SITE_LOCK, *(each.caller.site_id for each in said))
     command_ids = {each.command_id for each in said}
     found = _find(conn, command_ids)
     is_apart = len(command_ids) == len(said) and not any(_is_due(held, conn.now_ms) for held in found.values())
@@ -131,6 +132,7 @@ def acknowledge_all(
 
 def find_held(conn: Connection, trail: AuditTrail, caller: CollectorCaller, command_id: str) -> Held | RestanteError:
     """The command, brought up to the present; or that it is not there, or not the collector's site's."""
+    conn.lock(SITE_LOCK, caller.site_id)
     return _held(conn, trail, caller, command_id, _find(conn, [command_id]))
 
 

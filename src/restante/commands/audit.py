@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from restante.commands.queue import SITE_LOCK
 from restante.core.keyed_hash import KeyedHash
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
@@ -93,7 +94,9 @@ class AuditTrail:
 
     def record_all(self, conn: Connection, entries: Sequence[AuditEntry]) -> None:
         """Several entries, of any chains, in their order: one checkpoint for each chain instead of one for each row."""
-        ends = self._ends_of(conn, {entry.chain for entry in entries})
+        chains = {entry.chain for entry in entries}
+        conn.lock(SITE_LOCK, *chains)
+        ends = self._ends_of(conn, chains)
         now_ms, mac = conn.now_ms, self.mac
         rows = []
         for entry in entries:

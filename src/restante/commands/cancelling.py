@@ -7,7 +7,7 @@ ends what the server expects, and whatever the collector acknowledges later is r
 from typing import NamedTuple
 
 from restante.commands.audit import AuditEntry, AuditTrail
-from restante.commands.queue import CommandsChanged
+from restante.commands.queue import SITE_LOCK, CommandsChanged
 from restante.commands.wire import CommandFinished, CommandNotFound
 from restante.core.command_states import TERMINAL, Event, next_state
 from restante.core.errors import BadInput
@@ -49,10 +49,13 @@ def end(conn: Connection, trail: AuditTrail, command: Row, event: Event, actor: 
 
 
 def find(conn: Connection, command_id: str) -> Row:
+    """The command, as it is until the transaction ends."""
     row = conn.one(SQL.command, command_id=command_id)
     if row is None:
         raise CommandNotFound()
-    return row
+    conn.lock(SITE_LOCK, row["site_id"])
+    # Whose site it is was read before it was locked: what has become of it since is read now.
+    return conn.one(SQL.command, command_id=command_id) or row
 
 
 def refuse_ended(command: Row) -> None:

@@ -20,6 +20,7 @@ import msgspec
 from restante.commands.audit import AuditEntry, AuditTrail
 from restante.commands.collectors import credentials_of
 from restante.commands.leases import settle_all
+from restante.commands.queue import SITE_LOCK
 from restante.commands.rate_windows import RateRules, Window, note_taken, windows_of
 from restante.commands.wire import AccessDenied
 from restante.core.command_states import Event, State, next_state
@@ -128,6 +129,7 @@ def claim_all(
     conn: Connection, trail: AuditTrail, options: ClaimOptions, wanted: Sequence[Claim]
 ) -> list[Claimed | Failed]:
     """The same for each of several polls, in their order."""
+    conn.lock(SITE_LOCK, *(each.caller.site_id for each in wanted))
     queues = [_queue_of(conn, each) for each in wanted]
     moments = settle_all(conn, trail, list({queue.site_id: None for queue in queues if isinstance(queue, _Queue)}))
     claiming = _Claiming(conn, options, wanted, queues)

@@ -17,13 +17,13 @@ from restante.commands.approval import ApprovalRules
 from restante.commands.audit import AuditEntry, AuditTrail
 from restante.commands.cancelling import SUPERSEDED, Ending, end, find
 from restante.commands.command_types import TARGETS_PARAM, checked_params, standard_type
-from restante.commands.queue import PRIORITY_MAX, CommandsChanged, rank_of
+from restante.commands.queue import PRIORITY_MAX, SITE_LOCK, CommandsChanged, rank_of
 from restante.commands.rate_windows import RateRules
 from restante.commands.wire import DuplicateActive, RateLimited, iso
 from restante.core.canonical import canonical
 from restante.core.command_states import Event, State
-from restante.core.errors import BadInput
-from restante.database.connection import Connection, Row
+from restante.core.errors import BadInput, Unavailable
+from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 
 SQL = queries_beside(__file__)
@@ -33,6 +33,8 @@ TTL_MAX_SECONDS = 366 * 86_400
 TARGETS_MAX = 100_000
 RETRIES_MAX = 100
 DEDUPE_KEY_CHARACTERS_MAX = 128
+# Each time the key's holder has just ended.
+INSERTS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ def create(
     command_type = standard_type(wish.command_type)
     params = checked_params(command_type, wish.params)
     _check_plain_fields(wish)
+    conn.lock(SITE_LOCK, wish.site_id)
     expires_at = _expires_at(conn, wish)
     aim = _aim(conn, wish)
     if aim.target_ids is not None:
@@ -208,21 +211,17 @@ def _supersede(conn: Connection, trail: AuditTrail, wish: CommandWish, actor: st
 
 
 def _insert(conn: Connection, trail: AuditTrail, columns: dict[str, Any]) -> None:
-    if conn.one(SQL.insert_command, **columns) is not None:
-        return
-    holder = _holder(conn, columns)
-    if holder["expires_at"] > conn.now_ms:
-        raise DuplicateActive(holder["command_id"])
-    # It has expired without anybody having looked at it since.
-    leases.settle(conn, trail, holder["site_id"])
-    if conn.one(SQL.insert_command, **columns) is None:
-        raise DuplicateActive(_holder(conn, columns)["command_id"])
-
-
-def _holder(conn: Connection, columns: dict[str, Any]) -> Row:
-    row = conn.one(SQL.holder_of_key, dedupe_key=columns["dedupe_key"], status=columns["status"])
-    assert row is not None  # noqa: S101 — the index has just refused another one because of it
-    return row
+    for _ in range(INSERTS_MAX):
+        if conn.one(SQL.insert_command, **columns) is not None:
+            return
+        holder = conn.one(SQL.holder_of_key, dedupe_key=columns["dedupe_key"], status=columns["status"])
+        if holder is not None and holder["expires_at"] > conn.now_ms:
+            raise DuplicateActive(holder["command_id"])
+        if holder is not None:
+            # It has expired without anybody having looked at it since.
+            leases.settle(conn, trail, holder["site_id"])
+        # Else it has ended just now, at another site, whose queue is not ours to hold.
+    raise Unavailable("the dedupe key is given and taken back faster than it can be had", retry_after_seconds=1)
 
 
 def _created(columns: dict[str, Any], aim: _Aim) -> Created:

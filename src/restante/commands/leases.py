@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from restante.commands.audit import AuditEntry, AuditTrail
-from restante.commands.queue import CommandsChanged
+from restante.commands.queue import SITE_LOCK, CommandsChanged
 from restante.core.ack import Standing, outcome_of_lost_lease
 from restante.core.command_states import TERMINAL, Event, State, next_state
 from restante.database.connection import Connection, Row
@@ -68,6 +68,7 @@ def settle_all(
     conn: Connection, trail: AuditTrail, sites: Sequence[int], options: SettleOptions = DEFAULT_OPTIONS
 ) -> dict[int, Moments]:
     """The same for several sites. One look shows at which of them something is due."""
+    conn.lock(SITE_LOCK, *sites)
     moments = moments_of(conn, sites)
     due = [site_id for site_id, known in moments.items() if _is_past(known.soonest(), conn.now_ms)]
     for site_id in due:

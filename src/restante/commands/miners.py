@@ -40,6 +40,8 @@ class Target(msgspec.Struct, frozen=True):
 def add(conn: Connection, trail: AuditTrail, wish: MinerWish, actor: str) -> Miner:
     site = sites.require_site(conn, wish.site_id)
     zone_id = site.default_zone_id if wish.zone_id is None else sites.require_zone(conn, site.id, wish.zone_id)
+    if wish.id is not None:
+        conn.lock("miner ids", 0)
     row = conn.one(
         SQL.insert_miner if wish.id is None else SQL.insert_miner_with_id,
         miner_id=wish.id,

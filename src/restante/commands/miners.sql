@@ -10,6 +10,18 @@ VALUES (:miner_id, :site_id, :zone_id, :name, :now_ms)
 ON CONFLICT (id) DO NOTHING
 RETURNING id, site_id, zone_id, name, created_at
 
+-- name: insert_miner_with_id@postgres
+-- There ids come from a counter that knows nothing of ids that were given: it goes on behind this one.
+WITH made AS (
+    INSERT INTO edge_miners (id, site_id, zone_id, name, created_at)
+    VALUES (:miner_id, :site_id, :zone_id, :name, :now_ms)
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id, site_id, zone_id, name, created_at
+)
+SELECT made.id, made.site_id, made.zone_id, made.name, made.created_at,
+    CASE WHEN made.id > counter.last_value THEN setval('edge_miners_id_seq', made.id) END AS counted
+FROM made, edge_miners_id_seq AS counter
+
 -- name: miners
 -- A page of all miners.
 SELECT id, site_id, zone_id, name, created_at FROM edge_miners

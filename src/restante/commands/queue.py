@@ -9,6 +9,9 @@ counts, then age.
 from typing import NamedTuple
 
 PRIORITY_MAX = 1000
+# What is locked by whoever decides about a site: its commands, windows, rules, telemetry and its chain of the audit
+# trail. Nothing else is waited for by who holds it, but chain 0.
+SITE_LOCK = "site"
 # Without ageing a point is worth more than any two commands can lie apart: three centuries.
 _BEYOND_AGE_MS = 10**13
 

@@ -3,10 +3,10 @@
     fresh samples ─▶ thresholds crossed ─▶ stretches begin, go on, end ─▶ what is due at the end of the batch ─▶ fires
     timer ─▶ sites with something due ─▶ stretches long enough, miners silent for long enough ─▶ fires
 
-Runs inside write transactions only, so one after another; everything it changes in memory it writes in the same
-transaction under a new revision. A transaction that is rolled back takes the revision with it, and with it all that
-is in memory for the site: the next one reads it anew. What a batch says at its end counts: a miner that was hot and
-has cooled down within it is left alone.
+Runs inside write transactions only, and for one site one after another, as it locks it; everything it changes in memory
+it writes in the same transaction under a new revision. A transaction that is rolled back takes the revision with it,
+and with it all that is in memory for the site: the next one reads it anew. What a batch says at its end counts: a miner
+that was hot and has cooled down within it is left alone.
 
 Must always hold: a rule fires for a miner at most once in its cooldown, for a condition that holds by the last that
 was heard. Silence is counted from when this server could have heard something: its own absence is nobody's silence.
@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from restante.commands.queue import SITE_LOCK
 from restante.commands.rule_firing import Firing
 from restante.commands.rule_standing import ActiveRule, SiteRules, Standing
 from restante.commands.rules import put_revision
@@ -30,6 +31,8 @@ SQL = queries_beside(__file__)
 FIRINGS_MAX = 64
 # The same for sites whose rules have to be read.
 SITES_READ_MAX = 64
+# And for sites that are to be locked.
+SITES_LOCKED_MAX = 32
 NEVER = 2**62
 # What is not due yet is not looked at more often than this, however the moments of many miners lie.
 LEAST_WAIT_MS = 1000
@@ -63,6 +66,7 @@ class RuleEvaluation:
 
     def observe(self, conn: Connection, site_id: int, fresh: list[Sample]) -> Evaluated:
         """Hold the samples, which are the newest of their miners and in the order of time, against the site's rules."""
+        conn.lock(SITE_LOCK, site_id)
         site = self._site(conn, site_id)
         if not site.rules:
             return Evaluated(0, 0, False)
@@ -82,8 +86,9 @@ class RuleEvaluation:
     def tick(self, conn: Connection) -> Evaluated:
         """Look after the sites where something is due that no sample has brought about."""
         evals = fired = 0
-        is_more = False
-        for site in self._sites_due(conn):
+        due = self._sites_due(conn)
+        is_more = len(due) > SITES_LOCKED_MAX
+        for site in self._locked(conn, due[:SITES_LOCKED_MAX]):
             outcome = self._tick_site(conn, site)
             evals, fired = evals + outcome.evals, fired + outcome.fired
             is_more = is_more or outcome.is_more
@@ -196,6 +201,14 @@ class RuleEvaluation:
             if site.due_at <= conn.now_ms and site.rules:
                 due.append(site)
         return due
+
+    def _locked(self, conn: Connection, due: list[SiteRules]) -> list[SiteRules]:
+        """Those of the sites where something is still due, now that nobody else looks after them."""
+        if not due:
+            return []
+        conn.lock(SITE_LOCK, *(site.site_id for site in due))
+        sites = [self._site(conn, site.site_id) for site in due]
+        return [site for site in sites if site.due_at <= conn.now_ms and site.rules]
 
     def _site(self, conn: Connection, site_id: int) -> SiteRules:
         self._awake_since = self._awake_since or conn.now_ms

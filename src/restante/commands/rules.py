@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 from restante.commands import sites
 from restante.commands.audit import AuditEntry, AuditTrail
 from restante.commands.command_types import checked_params, standard_type
-from restante.commands.queue import PRIORITY_MAX
+from restante.commands.queue import PRIORITY_MAX, SITE_LOCK
 from restante.commands.wire import iso, iso_or_none
 from restante.core.errors import BadInput, Conflict, NotFound
 from restante.database.connection import Connection, Row
@@ -111,6 +111,7 @@ class RuleState(msgspec.Struct, frozen=True):
 
 
 def create(conn: Connection, trail: AuditTrail, wish: RuleWish, actor: str) -> Rule:
+    conn.lock(SITE_LOCK, wish.site_id)
     sites.require_site(conn, wish.site_id)
     values = _checked(conn, wish)
     counted = conn.one(SQL.count_of_site, site_id=wish.site_id)
@@ -122,7 +123,7 @@ def create(conn: Connection, trail: AuditTrail, wish: RuleWish, actor: str) -> R
 
 def replace(conn: Connection, trail: AuditTrail, rule_id: int, wish: RuleWish, actor: str) -> Rule:
     """The rule as it is wished for now; what it had observed so far is forgotten, when it last fired is not."""
-    rule = get(conn, rule_id)
+    rule = _locked(conn, rule_id)
     if wish.site_id != rule.site_id:
         raise BadInput("site_id", "the rule's own, a rule stays at its site")
     row = conn.one(SQL.update_rule, **_checked(conn, wish), rule_id=rule_id, now_ms=conn.now_ms)
@@ -132,11 +133,11 @@ def replace(conn: Connection, trail: AuditTrail, rule_id: int, wish: RuleWish, a
 
 def change(conn: Connection, trail: AuditTrail, rule_id: int, wanted: RuleChange, actor: str) -> Rule:
     given = {name: value for name, value in msgspec.structs.asdict(wanted).items() if value is not UNSET}
-    return replace(conn, trail, rule_id, msgspec.structs.replace(_as_wish(get(conn, rule_id)), **given), actor)
+    return replace(conn, trail, rule_id, msgspec.structs.replace(_as_wish(_locked(conn, rule_id)), **given), actor)
 
 
 def delete(conn: Connection, trail: AuditTrail, rule_id: int, actor: str) -> None:
-    rule = get(conn, rule_id)
+    rule = _locked(conn, rule_id)
     conn.run(SQL.delete_rule, rule_id=rule_id)
     _tell(conn, trail, rule, actor, "rule.deleted")
 
@@ -166,6 +167,12 @@ def put_revision(conn: Connection, site_id: int) -> int:
     revision = secrets.randbits(62)
     conn.run(SQL.put_revision, site_id=site_id, revision=revision)
     return revision
+
+
+def _locked(conn: Connection, rule_id: int) -> Rule:
+    """The rule, as it is until the transaction ends."""
+    conn.lock(SITE_LOCK, get(conn, rule_id).site_id)
+    return get(conn, rule_id)
 
 
 def _checked(conn: Connection, wish: RuleWish) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from restante.commands.queue import SITE_LOCK
 from restante.commands.telemetry_records import RecordError, Sample
 from restante.commands.wire import iso, iso_precise
 from restante.core.errors import NotFound
@@ -78,6 +79,7 @@ class _Ring:
 
 def store(conn: Connection, site_id: int, samples: list[Sample], keep: int) -> Stored:
     """Keep the samples of the site's own miners, `keep` of each."""
+    conn.lock(SITE_LOCK, site_id)
     stored = Stored([], [], conn.now_ms)
     rings = _rings(conn, site_id, samples)
     history = []

@@ -20,6 +20,7 @@ from psycopg.adapt import Buffer
 from psycopg.rows import dict_row
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
+from restante.core.errors import BadInput
 from restante.database.channel import Channel
 from restante.database.connection import Row
 from restante.database.errors import (
@@ -144,7 +145,11 @@ class PostgresConnection:
 
     def all(self, query: Query, /, **parameters: Any) -> list[Row]:
         statement = statement_of(query)
-        rows: list[Row] = list(self._execute(statement.text, [parameters[name] for name in statement.names]))
+        values = [parameters[name] for name in statement.names]
+        if not statement.may_change and _holds_nul(values):
+            # No text here holds that character, so nothing is equal to one that does.
+            return []
+        rows: list[Row] = list(self._execute(statement.text, values))
         if statement.may_change:
             self._changes += len(rows)
         return rows
@@ -292,6 +297,10 @@ class PostgresConnection:
         try:
             cursor.execute(text, values, binary=True)
             return cursor.fetchall() if cursor.description is not None else []
+        except psycopg.DataError as error:
+            if _holds_nul(values):
+                raise BadInput("text", "no character NUL, which the database cannot keep") from error
+            raise self._failed(error) from error
         except psycopg.Error as error:
             raise self._failed(error) from error
 
@@ -338,6 +347,10 @@ class PostgresEngine:
 
     def channel(self) -> Channel | None:
         return PostgresChannel(self._parameters)
+
+
+def _holds_nul(values: Sequence[Any]) -> bool:
+    return any(isinstance(value, str) and "\0" in value for value in values)
 
 
 def _refuse_unfit(driver: "psycopg.Connection[Any]") -> None:

@@ -103,7 +103,7 @@ class Dispatcher:
         outcome = Outcome()
         held_back: set[int] = set()
         untried: list[int] = []
-        for row in await self._database.read(outbox.held_by, self.name):
+        for row in await self._database.write(outbox.held_by, self.name):
             if row.device_id in held_back:
                 untried.append(row.id)
                 continue

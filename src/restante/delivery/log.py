@@ -51,15 +51,17 @@ class Reading(NamedTuple):
 
 def append(conn: Connection, device_id: int, signals: Iterable[Signal], keep: int = KEEP_SIGNALS) -> Published:
     """Publish signals to a device, in this order."""
-    before = read_head(conn, device_id)
+    signals = list(signals)
+    if not signals:
+        unmoved = read_head(conn, device_id)
+        return Published(device_id, unmoved.newest, unmoved, ())
+    before = _hold_head(conn, device_id)
     head = before
     entries = []
     for signal in signals:
         position = head.next_position(conn.now_ms)
         entries.append(_append_one(conn, device_id, position, signal))
         head = Head(position, head.trimmed, head.earliest if head.earliest.n else position)
-    if not entries:
-        return Published(device_id, before.newest, before, ())
     head = _trim(conn, device_id, head, keep)
     conn.run(
         SQL.save_head,
@@ -76,8 +78,21 @@ def append(conn: Connection, device_id: int, signals: Iterable[Signal], keep: in
 
 
 def read_head(conn: Connection, device_id: int) -> Head:
-    row = conn.one(SQL.head, device_id=device_id)
+    return _head(conn.one(SQL.head, device_id=device_id))
+
+
+def _hold_head(conn: Connection, device_id: int) -> Head:
+    """The head, which nobody else moves until the transaction ends."""
+    row = conn.one(SQL.hold_head, device_id=device_id)
     if row is None:
+        # Of several who publish a device's first signal one makes the row, and the others wait for it.
+        conn.run(SQL.make_head, device_id=device_id)
+        row = conn.one(SQL.hold_head, device_id=device_id)
+    return _head(row)
+
+
+def _head(row: Row | None) -> Head:
+    if row is None or not row["newest_n"]:
         return Head()
     trimmed = Position(row["trimmed_ms"], row["trimmed_n"])
     return Head(Position(row["newest_ms"], row["newest_n"]), trimmed, Position(row["earliest_ms"], trimmed.n + 1))

@@ -2,6 +2,20 @@
 -- Where a device's log stands.
 SELECT newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms FROM device_update_heads WHERE device_id = :device_id
 
+-- name: hold_head
+-- The same for who is about to move it.
+SELECT newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms FROM device_update_heads WHERE device_id = :device_id
+
+-- name: hold_head@postgres
+-- There others may be about to move it, too: they wait.
+SELECT newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms FROM device_update_heads WHERE device_id = :device_id
+FOR UPDATE
+
+-- name: make_head
+-- A row to hold, before there is a signal; it is moved in the same transaction.
+INSERT INTO device_update_heads (device_id, newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms)
+VALUES (:device_id, 0, 0, 0, 0, 0) ON CONFLICT (device_id) DO NOTHING
+
 -- name: save_head
 -- Moves a device's head on.
 INSERT INTO device_update_heads (device_id, newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms)

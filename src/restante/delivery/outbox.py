@@ -25,6 +25,9 @@ from restante.delivery.signals import Signal, checked_signal
 
 SQL = queries_beside(__file__)
 FAILURE_REASON_CHARACTERS_MAX = 255
+# How many of the oldest rows a claim looks at, where it has to be told.
+LOOKED_AT_BATCHES = 10
+LOOKED_AT_MAX = 2**62
 OWN_SOURCE = "server"
 
 Append = Callable[[Connection, int, list[Signal]], object]
@@ -97,17 +100,26 @@ def emit_directly(conn: Connection, device_id: int, signal: Signal, append: Appe
 
 
 def claim(conn: Connection, dispatcher: str, lease_seconds: float, batch: int) -> int:
-    """Lease up to `batch` rows to a dispatcher; how many."""
-    return conn.run(
-        SQL.claim,
-        claimed_by=dispatcher,
-        now_ms=conn.now_ms,
-        lock_expires_at=conn.now_ms + int(lease_seconds * 1000),
-        batch=batch,
-    )
+    """Lease up to `batch` rows to a dispatcher; how many.
+
+    The oldest rows are looked at, and all others only if none of those can be claimed.
+    """
+    # One dispatcher after another: rows that another is just claiming hold back the later ones of their devices.
+    conn.lock("outbox", 0)
+    wanted = {
+        "claimed_by": dispatcher,
+        "now_ms": conn.now_ms,
+        "lock_expires_at": conn.now_ms + int(lease_seconds * 1000),
+        "batch": batch,
+    }
+    claimed = conn.run(SQL.claim, **wanted, looked_at=LOOKED_AT_BATCHES * batch)
+    if not claimed and conn.one(SQL.is_more, looked_at=LOOKED_AT_BATCHES * batch) is not None:
+        claimed = conn.run(SQL.claim, **wanted, looked_at=LOOKED_AT_MAX)
+    return claimed
 
 
 def held_by(conn: Connection, dispatcher: str) -> list[HeldRow]:
+    """What it holds, and goes on holding until the transaction ends."""
     return [HeldRow(**row) for row in conn.all(SQL.held, claimed_by=dispatcher, now_ms=conn.now_ms)]
 
 
@@ -124,7 +136,8 @@ def deliver_held(conn: Connection, dispatcher: str, append: Append) -> Outcome:
             by_device.setdefault(row.device_id, []).append((row, signal))
         except Undeliverable as error:
             outcome.add(give_up(conn, dispatcher, row, str(error)))
-    for device_id, pairs in by_device.items():
+    # In one order: whoever publishes to several devices holds their logs.
+    for device_id, pairs in sorted(by_device.items()):
         append(conn, device_id, [signal for _, signal in pairs])
     delivered = [{"id": row.id, "now_ms": conn.now_ms} for pairs in by_device.values() for row, _ in pairs]
     conn.run_many(SQL.mark_delivered, delivered)

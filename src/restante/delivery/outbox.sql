@@ -3,6 +3,12 @@
 INSERT INTO device_update_outbox (device_id, event_kind, payload, created_at)
 VALUES (:device_id, :event_kind, :payload, :now_ms)
 
+-- name: enqueue@postgres
+-- Several transactions may write for one device: the one with the lower id is committed first, because the other waits.
+WITH held AS (SELECT id FROM user_devices WHERE id = :device_id FOR NO KEY UPDATE)
+INSERT INTO device_update_outbox (device_id, event_kind, payload, created_at)
+SELECT :device_id, :event_kind, :payload, CAST(:now_ms AS BIGINT) FROM (SELECT COUNT(*) FROM held) AS done
+
 -- name: has_pending
 -- Whether a device has signals that are not yet published.
 SELECT 1 FROM device_update_outbox WHERE status = 'PENDING' AND device_id = :device_id LIMIT 1
@@ -23,6 +29,25 @@ WHERE id IN (
           AND (elder.next_attempt_at > :now_ms OR elder.lock_expires_at > :now_ms))
     ORDER BY due.id LIMIT :batch)
 
+-- name: claim@postgres
+-- There the form above is planned as a join of all waiting rows with each other. Of the oldest rows, all elders of each
+-- are among them: one pass over those, whatever is planned.
+UPDATE device_update_outbox
+SET claimed_by = :claimed_by, claimed_at = :now_ms, lock_expires_at = :lock_expires_at
+WHERE id IN (
+    SELECT id FROM (
+        SELECT id, bool_or(waits) OVER (PARTITION BY device_id ORDER BY id) AS is_held_back FROM (
+            SELECT id, device_id, COALESCE(next_attempt_at > :now_ms OR lock_expires_at > :now_ms, FALSE) AS waits
+            FROM device_update_outbox WHERE status = 'PENDING'
+            ORDER BY id LIMIT CAST(:looked_at AS BIGINT)
+        ) AS oldest
+    ) AS judged
+    WHERE NOT is_held_back ORDER BY id LIMIT :batch)
+
+-- name: is_more
+-- Whether more rows wait than were looked at.
+SELECT 1 FROM device_update_outbox WHERE status = 'PENDING' ORDER BY id LIMIT 1 OFFSET :looked_at
+
 -- name: held
 -- The rows a dispatcher holds a live lease on and may publish, in order. One that lost its lease finds nothing here;
 -- nor does one whose elder, of the same device, was put back or reset since: it would overtake that.
@@ -32,6 +57,27 @@ WHERE held.status = 'PENDING' AND held.claimed_by = :claimed_by AND held.lock_ex
     SELECT 1 FROM device_update_outbox AS elder
     WHERE elder.status = 'PENDING' AND elder.device_id = held.device_id AND elder.id < held.id
       AND (elder.claimed_by IS NULL OR elder.claimed_by <> :claimed_by OR elder.lock_expires_at <= :now_ms))
+ORDER BY held.id
+
+-- name: held@postgres
+-- There another dispatcher may claim the rows, when their lease runs out, while this one publishes them: they are locked.
+-- One seek for each device finds its first row that is not held.
+WITH held AS MATERIALIZED (
+    SELECT id, device_id, payload, attempts FROM device_update_outbox
+    WHERE status = 'PENDING' AND claimed_by = :claimed_by AND lock_expires_at > :now_ms
+    ORDER BY id FOR UPDATE
+), stopped AS MATERIALIZED (
+    SELECT device.device_id, first_other.id FROM (SELECT DISTINCT device_id FROM held) AS device
+    CROSS JOIN LATERAL (
+        SELECT other.id FROM device_update_outbox AS other
+        WHERE other.status = 'PENDING' AND other.device_id = device.device_id
+          AND (other.claimed_by IS NULL OR other.claimed_by <> :claimed_by OR other.lock_expires_at <= :now_ms)
+        ORDER BY other.id LIMIT 1
+    ) AS first_other
+)
+SELECT held.id, held.device_id, held.payload, held.attempts
+FROM held LEFT JOIN stopped ON stopped.device_id = held.device_id
+WHERE stopped.id IS NULL OR held.id < stopped.id
 ORDER BY held.id
 
 -- name: mark_delivered
@@ -117,6 +163,13 @@ SELECT MIN(COALESCE(eldest.lock_expires_at, eldest.next_attempt_at, 0)) AS due_a
 WHERE eldest.status = 'PENDING' AND NOT EXISTS (
     SELECT 1 FROM device_update_outbox AS elder
     WHERE elder.status = 'PENDING' AND elder.device_id = eldest.device_id AND elder.id < eldest.id)
+
+-- name: next_due@postgres
+-- There the form above is planned as a join of all waiting rows with each other.
+SELECT MIN(COALESCE(eldest.lock_expires_at, eldest.next_attempt_at, 0)) AS due_at FROM (
+    SELECT DISTINCT ON (device_id) lock_expires_at, next_attempt_at FROM device_update_outbox
+    WHERE status = 'PENDING' ORDER BY device_id, id
+) AS eldest
 
 -- name: evict_delivered
 -- Removes delivered rows past their retention, a bounded number at a time.

@@ -46,7 +46,8 @@ class Presence:
     async def run_once(self) -> int:
         """Write what was collected; how many devices."""
         seen, self.seen = self.seen, {}
-        rows = list(seen.items())
+        # In one order: another server may be writing about the same devices.
+        rows = sorted(seen.items())
         for start in range(0, len(rows), BATCH):
             try:
                 await self._database.write(self._write, rows[start : start + BATCH])

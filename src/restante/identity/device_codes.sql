@@ -22,6 +22,11 @@ WHERE user_code = :user_code AND status = 'pending' AND expires_at > :now_ms
 SELECT id, status, user_id, interval_seconds, expires_at, last_polled_at
 FROM device_codes WHERE device_code_hash = :device_code_hash
 
+-- name: find_code@postgres
+-- Several may poll with it at once: the second sees when the first did.
+SELECT id, status, user_id, interval_seconds, expires_at, last_polled_at
+FROM device_codes WHERE device_code_hash = :device_code_hash FOR UPDATE
+
 -- name: note_poll
 -- For telling the next poll whether it came too soon.
 UPDATE device_codes SET last_polled_at = :now_ms WHERE id = :code_id

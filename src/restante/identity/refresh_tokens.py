@@ -45,6 +45,7 @@ def start_family(
     conn: Connection, key: RefreshKey, user_id: int, device_id: int, lifetime_seconds: int = REFRESH_TOKEN_SECONDS
 ) -> str:
     """A device's new session, in place of the one it had; its first refresh token."""
+    conn.lock("device", device_id)
     conn.run(SQL.end_families_of_device, device_id=device_id, now_ms=conn.now_ms, end_reason="superseded")
     family = secrets.token_bytes(FAMILY_BYTES)
     conn.run(

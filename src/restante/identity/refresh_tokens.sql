@@ -8,6 +8,11 @@ VALUES (:family_hash, :counter, :user_id, :device_id, :now_ms, :now_ms, :expires
 SELECT counter, user_id, device_id, expires_at, revoked_at, end_reason
 FROM refresh_families WHERE family_hash = :family_hash
 
+-- name: find_family@postgres
+-- Several may show its tokens at once: the second sees what the first has made of it.
+SELECT counter, user_id, device_id, expires_at, revoked_at, end_reason
+FROM refresh_families WHERE family_hash = :family_hash FOR UPDATE
+
 -- name: advance
 -- Lets one of several that show the same token win: the others find a higher number. A lower one is that of a
 -- database restored from a backup, which catches up with the device.

@@ -86,11 +86,13 @@ def make(master: MasterKey) -> SealedKey:
 
 def store_first(conn: Connection, key: SealedKey) -> None:
     """Store the key if there is none that signs."""
+    conn.lock("signing keys", 0)
     conn.run(SQL.insert_first_key, kid=key.kid, sealed_key=key.sealed_key, now_ms=conn.now_ms)
 
 
 def rotate(conn: Connection, key: SealedKey, old_verify_seconds: int) -> None:
     """Let this key sign from now on. With 0 the old ones end now, and every access token with them."""
+    conn.lock("signing keys", 0)
     grace_ms = (old_verify_seconds + NOTICE_SECONDS) * 1000 if old_verify_seconds else 0
     conn.run(SQL.retire_keys, verifies_until=conn.now_ms + grace_ms)
     conn.run(SQL.insert_key, kid=key.kid, sealed_key=key.sealed_key, now_ms=conn.now_ms)

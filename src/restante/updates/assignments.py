@@ -70,6 +70,7 @@ class CertificateBundle(msgspec.Struct, kw_only=True):
 
 
 def assign(conn: Connection, user_id: int, device_id: int, cert_id: int) -> CertificateAssignment:
+    conn.lock("certificate", cert_id)
     device = require_active_device(conn, user_id, device_id)
     if _owned_status(conn, user_id, cert_id) == "revoked":
         raise Conflict("the certificate is revoked")

@@ -105,6 +105,7 @@ def list_of_user(conn: Connection, user_id: int, window: Window) -> Page[Authori
 
 def revoke(conn: Connection, emit: Emit, user_id: int, ca_id: int) -> Authority:
     """End the authority. Revoking it again changes nothing."""
+    conn.lock("authority", ca_id)
     row = _owned_row(conn, user_id, ca_id)
     if conn.run(SQL.revoke, ca_id=ca_id, now_ms=conn.now_ms):
         for holder in conn.all(SQL.active_holders, ca_id=ca_id):
@@ -114,6 +115,7 @@ def revoke(conn: Connection, emit: Emit, user_id: int, ca_id: int) -> Authority:
 
 
 def assign(conn: Connection, emit: Emit, user_id: int, device_id: int, ca_id: int) -> AuthorityAssignment:
+    conn.lock("authority", ca_id)
     require_active_device(conn, user_id, device_id)
     row = _owned_row(conn, user_id, ca_id)
     if row["status"] != "active":

@@ -89,6 +89,7 @@ def list_of_user(conn: Connection, user_id: int, window: Window) -> Page[Certifi
 
 def revoke(conn: Connection, emit: Emit, user_id: int, cert_id: int) -> CertificateDetail:
     """End the certificate. Revoking it again changes nothing."""
+    conn.lock("certificate", cert_id)
     _owned_row(conn, user_id, cert_id)
     if conn.run(SQL.revoke, cert_id=cert_id, now_ms=conn.now_ms):
         for device_id in assignments.active_holders(conn, cert_id):

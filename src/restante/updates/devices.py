@@ -59,14 +59,16 @@ def register(conn: Connection, user_id: int, details: Details) -> Device:
     """The user's device of that public id, made or brought up to date; NotAllowed if it was revoked."""
     known = conn.one(SQL.device_by_public_id, user_id=user_id, device_public_id=details.device_public_id)
     said = asdict(details)
+    # Of two that register a device for the first time the database refuses one, which then is one that registers again.
     if known is None:
         return _shown(conn.one(SQL.insert_device, user_id=user_id, now_ms=conn.now_ms, **said))
     if known["revoked_at"] is not None:
         raise NotAllowed("this device was revoked")
+    del said["device_public_id"]
+    row = conn.one(SQL.update_device, device_id=known["id"], now_ms=conn.now_ms, **said)
     if known["dev_pk"] != details.dev_pk:
         assignments.wrap_again(conn, known["id"], details.device_keyfp)
-    del said["device_public_id"]
-    return _shown(conn.one(SQL.update_device, device_id=known["id"], now_ms=conn.now_ms, **said))
+    return _shown(row)
 
 
 def get(conn: Connection, device_id: int, user_id: int | None = None) -> Device:

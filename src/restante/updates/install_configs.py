@@ -128,6 +128,7 @@ def _store(
 
 def _require_editable(conn: Connection, edit: Edit) -> None:
     """That the device takes changes and the caller knows what they change; 0 is "there is none yet"."""
+    conn.lock("device", edit.device_id)
     require_active_device(conn, edit.user_id, edit.device_id)
     row = conn.one(SQL.current_version, device_id=edit.device_id)
     version = row["version"] if row else 0

@@ -64,6 +64,7 @@ def carry_out(plan: IssuePlan, master_key: MasterKey, validity_seconds: int) -> 
 
 def store(conn: Connection, emit: Emit, plan: IssuePlan, material: IssueMaterial) -> certificates.CertificateDetail:
     """Make the material the certificate's present one, and tell the devices that had an earlier one."""
+    conn.lock("certificate", plan.cert_id)
     row = conn.one(SQL.issuing_facts, user_id=plan.user_id, cert_id=plan.cert_id)
     if row is None:
         raise NotFound("there is no such certificate")

@@ -18,3 +18,17 @@ WHERE cert_record_id = :cert_id AND device_id = :device_id AND enc_data_key = :p
               WHERE r.id = :cert_id AND r.status = 'issued' AND r.issue_number = :issue_number)
   AND EXISTS (SELECT 1 FROM user_devices d
               WHERE d.id = :device_id AND d.dev_pk = :dev_pk AND d.revoked_at IS NULL)
+
+-- name: store_wrap@postgres
+-- There the certificate may be issued anew, or the device registered with another key, at the same time: both are held
+-- first, and seen as they are then.
+WITH issued AS (
+    SELECT id FROM cert_records
+    WHERE id = :cert_id AND status = 'issued' AND issue_number = :issue_number FOR SHARE
+), holder AS (
+    SELECT id FROM user_devices WHERE id = :device_id AND dev_pk = :dev_pk AND revoked_at IS NULL FOR NO KEY UPDATE
+)
+UPDATE cert_record_devices
+SET enc_data_key = :enc_data_key, device_keyfp = :device_keyfp, wrap_alg = :wrap_alg
+FROM issued, holder
+WHERE cert_record_id = issued.id AND device_id = holder.id AND enc_data_key = :pending
