@@ -1,0 +1,56 @@
+"""A client in front of several nodes, as a load balancer is: it goes to one that answers."""
+
+import http.client
+import random
+import time
+from collections.abc import Callable, Mapping
+
+from tests.faults.client import Client, Reply, Unanswered
+from tests.faults.server_process import PATIENCE_SECONDS
+
+UNAVAILABLE = 503
+AFTER_REFUSAL_SECONDS = 0.05
+
+
+class BalancedClient(Client):
+    """Takes a 503 for no answer: the node had lost its database, and with it the outcome.
+
+    After no answer it has the database settle, so that what it does next is not overtaken by what it did before."""
+
+    def __init__(self, ports: list[int], bearer: str, settle: Callable[[], None], seed: int = 0) -> None:
+        super().__init__(ports[seed % len(ports)], bearer)
+        self._ports = ports
+        self._settle = settle
+        self._random = random.Random(seed)
+
+    def ask(self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None) -> Reply:
+        try:
+            reply = super().ask(method, path, body, headers=headers)
+        except Unanswered:
+            self._settle_if_changing(method)
+            raise
+        if reply.status == UNAVAILABLE:
+            self.close()
+            time.sleep(AFTER_REFUSAL_SECONDS)
+            self._settle_if_changing(method)
+            raise Unanswered(f"503: {reply.body}")
+        return reply
+
+    def _settle_if_changing(self, method: str) -> None:
+        if method != "GET":
+            self._settle()
+
+    def _connected(self) -> http.client.HTTPConnection:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self._connection is None:
+            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_SECONDS)
+            try:
+                connection.connect()
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                self._port = self._random.choice(self._ports)
+                time.sleep(0.02)
+                continue
+            self._connection = connection
+        return self._connection
