@@ -156,7 +156,11 @@ SEALED = {
     ),
     "event_signing_keys": (
         "sealed_key",
-        "(kid, alg, public_jwk, sealed_key, created_at) VALUES ('k', 'PS256', '{}', x'01', 1)",
+        "(kid, alg, public_jwk, sealed_key, created_at, signs_from) VALUES ('k', 'PS256', '{}', x'01', 1, 1)",
+    ),
+    "event_receivers": (
+        "sealed_authorization",
+        "(client, profile, url, sealed_authorization) VALUES (1, 'open-banking', 'https://a.example', x'01')",
     ),
 }
 
@@ -167,6 +171,11 @@ def test_nothing_sealed_may_be_there_for_a_key_to_be_made(
 ) -> None:
     add_user(database)
     write(database, "INSERT INTO edge_sites (name, created_at) VALUES ('a', 1)")
+    write(
+        database,
+        "INSERT INTO event_clients (client_id, name, token_endpoint_auth_method, scope, set_signing_alg, created_at)"
+        " VALUES ('a', 'a', 'private_key_jwt', 'eventpolling', 'PS256', 1)",
+    )
     write(database, f"INSERT INTO {table} {SEALED[table][1]}")
     with pytest.raises(MasterKeyError, match="put it back"):
         signing_keys.unlock(database, source)
