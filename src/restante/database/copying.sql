@@ -12,8 +12,11 @@ FROM sqlite_master AS tables JOIN pragma_foreign_key_list(tables.name) AS parent
 WHERE tables.type = 'table'
 
 -- name: counters
--- The highest id that each table ever gave, which may be higher than that of any row left. Of the embedded engine.
+-- The highest id that each table ever gave, which may be higher than that of any row left. Of the embedded engine, which
+-- keeps no count for the trail: nothing is ever deleted there.
 SELECT name AS table_name, seq AS highest FROM sqlite_sequence
+UNION ALL
+SELECT 'command_audit' AS table_name, MAX(id) AS highest FROM command_audit
 
 -- name: progress
 -- Where the copy stands.
