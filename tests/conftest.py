@@ -15,7 +15,6 @@ from restante.database.migrate import migrate
 from restante.database.postgres import PostgresEngine
 from restante.database.sqlite import SqliteEngine
 from tests.services.mariadb import MariaDb, running_mariadb
-from tests.services.plain_postgres import Postgres, running_postgres
 from tests.services.postgres import PostgresServer, postgres_server
 from tests.services.redis import PASSWORD as REDIS_PASSWORD
 from tests.services.redis import RedisServer, running_redis
@@ -70,13 +69,6 @@ def redis_alone() -> Iterator[RedisServer]:
 def mariadb_alone() -> Iterator[MariaDb]:
     """One to stop and start again."""
     with running_mariadb() as service:
-        yield service
-
-
-@pytest.fixture(scope="session")
-def plain_postgres() -> Iterator[Postgres]:
-    """One for all tests of a worker; each makes a database of its own in it."""
-    with running_postgres() as service:
         yield service
 
 

@@ -37,9 +37,8 @@ def rows(engine: Engine, query: Query) -> list[tuple[object, ...]]:
         conn.close()
 
 
-def test_the_products_migrations_are_numbered_without_doubles() -> None:
-    numbers = [step.number for step in available()]
-    assert numbers == sorted(set(numbers))
+def test_the_products_migrations_are_numbered_without_gaps_or_doubles() -> None:
+    assert [step.number for step in available()] == list(range(1, len(available()) + 1))
 
 
 def test_the_products_migrations_apply_and_once_only(engine: SqliteEngine) -> None:

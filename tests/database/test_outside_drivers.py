@@ -11,6 +11,7 @@ from restante.database.outside import OutsideAddress, OutsideDatabase
 from restante.database.outside_drivers import DRIVERS, MYSQL_OPTIONS, Refused, options_of
 from restante.database.queries import Query
 from restante.database.sqlite import wall_clock_ms
+from tests.services.mariadb import MariaDb
 
 SOON = 30.0
 CLOCK_SLACK_MS = 60_000
@@ -24,9 +25,12 @@ ECHO = Query("echo", "SELECT :given AS given")
 
 @pytest.fixture(params=["mysql", "postgres"])
 def database(request: pytest.FixtureRequest) -> Iterator[OutsideDatabase]:
-    service = request.getfixturevalue({"mysql": "mariadb", "postgres": "plain_postgres"}[request.param])
-    name = f"drivers_{uuid.uuid4().hex[:16]}"
-    with closing(OutsideDatabase(OutsideAddress("shop", request.param, service.create_database(name)))) as database:
+    if request.param == "mysql":
+        mariadb: MariaDb = request.getfixturevalue("mariadb")
+        url = mariadb.create_database(f"drivers_{uuid.uuid4().hex[:16]}")
+    else:
+        url = request.getfixturevalue("empty_postgres_url")
+    with closing(OutsideDatabase(OutsideAddress("shop", request.param, url))) as database:
         yield database
 
 

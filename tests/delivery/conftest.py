@@ -36,4 +36,4 @@ def _place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         return in_sqlite(tmp_path)
     if request.param == "mysql":
         return in_mysql(request.getfixturevalue("mariadb"), name)
-    return in_postgres(request.getfixturevalue("plain_postgres"), name)
+    return in_postgres(request.getfixturevalue("postgres"))

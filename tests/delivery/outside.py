@@ -6,10 +6,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psycopg
+
 from restante.database.outside import OutsideAddress, OutsideDatabase
 from restante.outbox import DatabaseKind, schema
 from tests.services.mariadb import MariaDb
-from tests.services.plain_postgres import Postgres
+from tests.services.postgres import PostgresServer
 
 SOURCE = "shop"
 
@@ -61,9 +63,9 @@ def in_mysql(service: MariaDb, name: str) -> Place:
     return place
 
 
-def in_postgres(service: Postgres, name: str) -> Place:
-    url = service.create_database(name)
-    place = Place(OutsideAddress(SOURCE, "postgres", url), lambda: service.connect(name))
+def in_postgres(server: PostgresServer) -> Place:
+    url = server.create()
+    place = Place(OutsideAddress(SOURCE, "postgres", url), lambda: psycopg.connect(url))
     with closing(place.connect()) as conn:
         make_schema(conn, "postgresql")
     return place

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 
@@ -22,7 +23,7 @@ from restante.database.migrate import migrate
 from restante.database.postgres import PostgresEngine
 
 USER = "restante"
-PASSWORD = "spoken softly"
+PASSWORD = "s3cret/of:post"
 PATIENCE_SECONDS = 60.0
 PR_SET_PDEATHSIG = 1
 # Nothing here has to survive anything; and nobody may be connected to the template while it is copied.
@@ -88,7 +89,11 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._made = 0
         self._shapes: dict[str, Any] = {}
-        options = ["--auth-local=trust", "--auth-host=scram-sha-256", f"--username={USER}", "--no-sync"]
+        password = self.folder / "password"
+        password.write_text(PASSWORD)
+        password.chmod(0o644)
+        # Checked as it is, without the work that makes guessing slow: connections are made for every test.
+        options = ["--auth=password", f"--pwfile={password}", f"--username={USER}", "--no-sync"]
         self._call("initdb", f"--pgdata={self._data}", "--encoding=UTF8", "--locale=C", *options)
 
     def start(self) -> None:
@@ -125,7 +130,7 @@ class PostgresServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def url(self, database: str) -> str:
-        return f"postgresql://{USER}@/{database}?host={self.folder}"
+        return f"postgresql://{USER}:{quote(PASSWORD, safe='')}@/{database}?host={self.folder}"
 
     def create(self) -> str:
         """A new database; its address."""
