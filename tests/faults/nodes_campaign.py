@@ -88,7 +88,7 @@ class NodesCampaign:
                     client.close()
                     return
             except Unanswered:
-                continue
+                self.cluster.revive()
         raise AssertionError("no poll is answered")
 
     @contextmanager
@@ -137,6 +137,7 @@ class NodesCampaign:
         started = time.monotonic()
         while operator.ask_until_answered("GET", "/apiv1/outbox?status=PENDING").data["items"]:
             assert time.monotonic() < started + DRAIN_SECONDS, "the outbox does not drain"
+            self.cluster.revive()
             time.sleep(0.05)
         self._drained_seconds = time.monotonic() - started
         self._finish.set()
