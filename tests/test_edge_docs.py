@@ -35,6 +35,8 @@ COLLECTOR_PAGE = DOCS / "edge-commands.md"
 OPERATOR_PAGE = DOCS / "edge-operations.md"
 VECTORS = json.loads((DOCS / "command-signature-vectors.json").read_text(encoding="utf-8"))
 ADMIN = "/api/edge/v1/admin"
+# What only the other protocols, and the server itself, answer with.
+OTHERS = ("restante.updates", "restante.events", "restante.server")
 
 _EVENT = re.compile(r"(?:ack|chain|collector|command|miner|rule|site|zone)\.[a-z_]+")
 
@@ -82,9 +84,11 @@ def error_codes() -> set[tuple[str, str]]:
     own, plain = set(), set()
     for kind in error_kinds(RestanteError):
         code = getattr(kind, "code", None)
+        if kind is RestanteError or kind.__module__.startswith(OTHERS):
+            continue
         if code is not None:
             own.add((str(kind.status), code))
-        elif kind is not RestanteError and not kind.__module__.startswith(("restante.updates", "restante.server")):
+        else:
             plain.add((str(kind.status), wire.error_code(type("Plain", (RestanteError,), {"status": kind.status})())))
     return own | plain
 

@@ -52,6 +52,7 @@ def test_every_setting_can_be_given_by_its_variable() -> None:
     values = {"public_url": "https://a.example", "mtls_url": "https://a.example", "master_key": "ab" * 32}
     values |= {"event_issuer": "https://a.example"}
     values |= {"issuers": "[]", "authorization_servers": "[]", "database": "postgresql://a@b/c"}
+    values |= {"redis_url": "redis://a:6379/0"}
     # These are given together or not at all.
     together = dict.fromkeys(("tls_certificate", "tls_key", "tls_client_ca"), "a.pem")
     for name, declaration in DECLARED.items():
