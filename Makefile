@@ -42,7 +42,7 @@ test: install-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n 2
+	$(BIN)/pytest -q -n 3 --dist worksteal
 
 format: install-test
 	$(BIN)/ruff format .
