@@ -17,6 +17,7 @@ from restante.database.writer import ForeignCommit
 from restante.delivery.signals import Signal
 from restante.identity import signing_keys
 from restante.identity.callers import ClientCaller, CollectorCaller, DeviceCaller, DeviceRevoked
+from restante.identity.client_tokens import ClientTokens
 from restante.server.announcements import Anything, encoded, node_name, tell_others
 from restante.server.roles import EVERY_ROLE, RoleNames
 from restante.updates import rollout
@@ -281,18 +282,16 @@ def test_what_a_node_of_another_version_says_makes_everybody_look(nodes: Nodes) 
     here, there = nodes.start(), nodes.start()
     assert here.node.neighbours is not None
     for said in ('[["unheard of"]]', encoded([Anything()])):
-        there.call(there.node.client_tokens._remembered.keep, b"token", client(), FAR_FUTURE, generation(there))
-        assert there.call(there.node.client_tokens.cached, b"token", 0.0) is not None
+        assert there.call(remember, there.node.client_tokens) is not None
         here.node.neighbours._exchange.tell(said)
         there.until(lambda: there.node.client_tokens.cached(b"token", 0.0) is None)
 
 
-def generation(served: Served) -> int:
-    return served.node.client_tokens._remembered.generation
-
-
-def client() -> ClientCaller:
-    return ClientCaller(1, "client", frozenset(), None, FAR_FUTURE)
+def remember(tokens: ClientTokens) -> ClientCaller | None:
+    """Both at once, in the event loop: at the start of a node everything may be forgotten at any moment."""
+    caller = ClientCaller(1, "client", frozenset(), None, FAR_FUTURE)
+    tokens._remembered.keep(b"token", caller, FAR_FUTURE, tokens._remembered.generation)
+    return tokens.cached(b"token", 0.0)
 
 
 def test_names_are_never_the_same_and_have_no_space() -> None:
