@@ -28,6 +28,9 @@ def work(number):
     if sys.argv[2] == "crash" and number == 2:
         note("crash-2")
         raise SystemExit(3)
+    if sys.argv[2] == "starting":
+        note(f"start-{number}")
+        time.sleep(60)
     told = []
     signal.signal(signal.SIGTERM, lambda *_: told.append("term"))
     signal.signal(signal.SIGINT, lambda *_: told.append("int"))
@@ -151,3 +154,12 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_workers_that_are_told_while_they_start_have_ended_as_they_should(
+    start: Callable[[str], Supervised], number: signal.Signals
+) -> None:
+    supervised = start("starting")
+    supervised.until_started()
+    assert supervised.end(number) == 0

@@ -116,7 +116,8 @@ class Supervisor:
             code = os.waitstatus_to_exitcode(status[0])
             worker.pid = 0
             if self._stop_by is not None:
-                self._is_clean = self._is_clean and code == 0
+                # One that is told while it starts is ended by the signal itself, with nothing begun.
+                self._is_clean = self._is_clean and code in (0, -signal.SIGTERM, -signal.SIGINT)
                 continue
             is_young = time.monotonic() < worker.started_at + LONG_LIFE_SECONDS
             worker.failures = worker.failures + 1 if is_young else 1
