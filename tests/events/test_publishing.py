@@ -5,8 +5,9 @@ import pytest
 from restante.core.errors import BadInput, NotFound
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.events import publishing
-from restante.events.publishing import EventsToSign
+from restante.events import event_audit, publishing
+from restante.events.publishing import EventsToSign, Publisher
+from restante.web.paging import Window
 from tests.conftest import START_MS
 from tests.events import bank
 from tests.events.publishers import SIGNAL, SUB, UPDATED, add_stream, publish, rows, wish
@@ -93,3 +94,14 @@ def test_it_is_published_with_what_the_caller_commits_or_not_at_all(database: Da
     with pytest.raises(RuntimeError):
         database.write_now(business)
     assert (rows(database), heard) == ([], [])
+
+
+def test_who_published_is_recorded_under_the_transaction(database: Database) -> None:
+    tpp = database.write_now(bank.add_client)
+    for by in (Publisher("key:core", 7), Publisher("ada"), None):
+        database.write_now(publishing.publish, wish(tpp.client_id, txn="t-1"), by)
+    newest, first = database.read_now(event_audit.list_page, tpp.client_id, Window(10, 0)).items
+    assert (first.actor, first.event) == ("key:core", "event.published")
+    assert json.loads(bytes(first.detail)) == {"txn": "t-1", "types": list(UPDATED), "tokens": 1, "key_id": 7}
+    assert newest.actor == "ada"
+    assert "key_id" not in json.loads(bytes(newest.detail))

@@ -1,9 +1,13 @@
+import json
 from typing import Any
 
 import pytest
 
 from restante.database.database import Database
+from restante.events import event_audit
+from restante.identity import api_keys
 from restante.identity.callers import Role
+from restante.web.paging import Window
 from tests.events import bank
 from tests.events.bank import Customer
 from tests.events.event_desk import EventDesk, refused_at
@@ -20,12 +24,17 @@ def tpp(database: Database) -> Customer:
     return database.write_now(bank.add_client, "tpp")
 
 
-async def test_publish_and_look_at_it(desk: EventDesk, tpp: Customer) -> None:
+async def test_publish_and_look_at_it(desk: EventDesk, database: Database, tpp: Customer) -> None:
     answer = await desk.publish(client_id="tpp", txn="t-1", toe=7)
     assert (answer.status_code, list(answer.json())) == (201, ["jti"])
     jti = answer.json()["jti"]
     shown = (await desk.call("GET", f"/admin/events/{jti}", role=Role.viewer)).json()
     assert (shown["client_id"], shown["status"], shown["claims"]["toe"]) == (tpp.client_id, "unsigned", 7)
+    [recorded] = database.read_now(event_audit.list_page, "tpp", Window(10, 0)).items
+    assert (recorded.actor, json.loads(bytes(recorded.detail))["txn"]) == ("key:admin", "t-1")
+    assert json.loads(bytes(recorded.detail))["key_id"] in [
+        key.id for key in database.read_now(api_keys.list_all) if key.name == "admin"
+    ]
     listed = (await desk.call("GET", "/admin/events?client_id=tpp&status=unsigned", role=Role.viewer)).json()
     assert [event["jti"] for event in listed["items"]] == [jti]
 

@@ -82,6 +82,22 @@ async def test_subjects_are_added_and_removed(client: DeskClient, stream_id: str
     assert (removed.status_code, removed.content) == (204, b"")
 
 
+async def test_a_subject_too_many_is_refused_in_the_frameworks_way(
+    database: Database, client: DeskClient, stream_id: str
+) -> None:
+    options = SignalsOptions(rules=StreamRules(SUPPORTED_BY_DEFAULT, subjects_max=1))
+    desk = Desk(database, StreamControlRoutes(database, options).routes())
+    narrow = DeskClient(desk, client.id, client.token)
+    wish = {"stream_id": stream_id, "subject": USER}
+    assert (await narrow.ask("POST", "/ssf/subjects:add", wish)).status_code == 200
+    for path in ("/ssf/subjects:add", "/ssf/subjects:remove"):
+        other = {"stream_id": stream_id, "subject": {"format": "email", "email": "other@example.com"}}
+        refused = await narrow.ask("POST", path, other)
+        assert (refused.status_code, refused.json()["err"]) == (403, "access_denied")
+        assert refused.json()["description"].startswith("subject: the stream has named 1 subjects")
+    assert (await narrow.ask("POST", "/ssf/subjects:remove", wish)).status_code == 204
+
+
 async def test_verification_is_sent_and_not_too_often(
     database: Database, client: DeskClient, stream_id: str, clock: ManualClock
 ) -> None:

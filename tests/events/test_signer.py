@@ -8,6 +8,7 @@ from restante.events import event_keys, receivers, signer
 from restante.events.inbox import InboxChanged, SignedEvent
 from restante.events.receivers import PushDue
 from restante.events.sign_pool import SignPool
+from restante.events.sign_turns import START
 from restante.events.signer import Signer
 from restante.identity.master_key import MasterKey
 from tests.conftest import ENGINES, START_MS
@@ -109,7 +110,6 @@ def test_many_are_signed_in_several_batches(
     database: Database, pool: SignPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(signer, "BATCH_ROWS", 7)
-    monkeypatch.setattr(signer.look, "__defaults__", (7,))
     tpps = [database.write_now(bank.add_client) for _ in range(3)]
     jtis = [jti for _ in range(8) for jti in publish(database)]
     one = signer_of(database, pool)
@@ -123,10 +123,30 @@ def test_many_are_signed_in_several_batches(
     assert len(tpps) == 3
 
 
+def test_a_clients_single_event_does_not_wait_for_anothers_backlog(
+    database: Database, pool: SignPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signer, "BATCH_ROWS", 8)
+    busy, quiet = (database.write_now(bank.add_client) for _ in range(2))
+    jtis = [jti for _ in range(40) for jti in publish(database, busy.client_id)]
+    late = publish(database, quiet.client_id)
+    stored: list[list[str]] = []
+
+    def hear(events: list[object]) -> None:
+        if any(isinstance(event, InboxChanged) for event in events):
+            stored.append([row["jti"] for row in rows(database) if row["status"] == "ready"])
+
+    database.on_commit(hear)
+    assert sign_all(database, pool) == 41
+    # In the first batch already, beside what the other has waiting, which goes on in its order.
+    assert stored[0] == jtis[:7] + late
+    assert stored[-1] == jtis + late
+
+
 def test_nothing_is_signed_twice(database: Database, pool: SignPool) -> None:
     tpp = database.write_now(bank.add_client)
     publish(database, tpp.client_id)
-    late = database.read_now(signer.look, 0)
+    late = database.read_now(signer.look, START)
     sign_all(database, pool)
     before = rows(database)[0]["text"]
     signed = [SignedEvent(row.id, row.client, "another.token.signed-late", _PS256.kid) for row in late.rows]
@@ -154,7 +174,7 @@ def test_two_nodes_share_the_work(database: Database, pool: SignPool, monkeypatc
 def test_tokens_of_a_key_that_was_withdrawn_meanwhile_are_not_stored(database: Database, pool: SignPool) -> None:
     tpp = database.write_now(bank.add_client)
     publish(database, tpp.client_id)
-    [row] = database.read_now(signer.look, 0).rows
+    [row] = database.read_now(signer.look, START).rows
     database.write_now(event_keys.withdraw, _PS256.kid, event_keys.make(MASTER, "PS256"), "tests")
     signed = [SignedEvent(row.id, row.client, "a.b.c", _PS256.kid)]
     assert database.write_now(signer.store, signed, {row.id: row.profile}, None) == 0

@@ -12,7 +12,7 @@ SELECT MAX(newest_ms) AS newest_ms FROM device_update_heads
 
 -- name: oldest_unsigned
 -- Since when the oldest event waits to be signed.
-SELECT created_at FROM event_inbox WHERE status = 'unsigned' ORDER BY id LIMIT 1
+SELECT created_at FROM event_inbox WHERE status = 'unsigned' ORDER BY created_at LIMIT 1
 
 -- name: errored_events
 -- How many events clients could not use.

@@ -15,7 +15,7 @@ from restante.core.errors import BadInput
 from restante.events import client_status, listing, publishing, releasing
 from restante.events.client_status import ClientStatus, ClientStatusDetail
 from restante.events.listing import STATUSES, EventDetail, EventFilter, EventView
-from restante.events.publishing import EventWish
+from restante.events.publishing import EventWish, Publisher
 from restante.events.releasing import Decision
 from restante.web.paging import Window
 
@@ -56,7 +56,7 @@ def publish(
         toe=toe,
     )
     with opened(data) as database:
-        jtis = database.write_now(publishing.publish, wish)
+        jtis = database.write_now(publishing.publish, wish, Publisher(actor()))
     if json:
         show_json({"jtis": jtis})
     elif jtis:

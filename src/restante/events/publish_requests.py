@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from restante.database.connection import Connection
 from restante.events.claims import SECONDS_MAX, check_json
-from restante.events.publishing import EventWish, publish
+from restante.events.publishing import EventWish, Publisher, publish
 from restante.web import idempotency
 from restante.web.idempotency import Answered, Asked
 
@@ -52,16 +52,16 @@ class Published(msgspec.Struct, frozen=True):
     jtis: list[str] | UnsetType = UNSET
 
 
-def carry_out(conn: Connection, body: PublishBody, actor: str, key: str | None) -> Answered:
+def carry_out(conn: Connection, body: PublishBody, by: Publisher, key: str | None) -> Answered:
     # What cannot be written again could not be compared either.
     check_json(body.events, "events")
     check_json(body.sub_id, "sub_id")
-    asked = Asked(actor, key, _PURPOSE + _encoder.encode(body))
-    return idempotency.once(conn, asked, lambda: _encoder.encode(_published(conn, body)))
+    asked = Asked(by.actor, key, _PURPOSE + _encoder.encode(body))
+    return idempotency.once(conn, asked, lambda: _encoder.encode(_published(conn, body, by)))
 
 
-def _published(conn: Connection, body: PublishBody) -> Published:
-    jtis = publish(conn, body.wish())
+def _published(conn: Connection, body: PublishBody, by: Publisher) -> Published:
+    jtis = publish(conn, body.wish(), by)
     if body.client_id is not None and len(jtis) == 1:
         return Published(jti=jtis[0])
     return Published(jtis=jtis)

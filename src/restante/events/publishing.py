@@ -16,7 +16,7 @@ import msgspec
 
 from restante.core.errors import BadInput
 from restante.database.connection import Connection
-from restante.events import inbox, recipients
+from restante.events import event_audit, inbox, recipients
 from restante.events.claims import Addressed, Event, checked_event, open_banking_claims, shared_signals_claims
 from restante.events.inbox import OPEN_BANKING, SHARED_SIGNALS, NewEvent
 from restante.events.recipients import Recipient
@@ -45,8 +45,18 @@ class EventWish:
     toe: int | None = None
 
 
-def publish(conn: Connection, wish: EventWish) -> list[str]:
-    """The names (jti) of the tokens that will be made; none if nobody asked for such an event."""
+class Publisher(NamedTuple):
+    """Who publishes, for the record: a name, and the API key's id where it is one. A key's name may be used again."""
+
+    actor: str
+    key_id: int | None = None
+
+
+def publish(conn: Connection, wish: EventWish, by: Publisher | None = None) -> list[str]:
+    """The names (jti) of the tokens that will be made; none if nobody asked for such an event.
+
+    With `by`, who it was is recorded beside what else was done, under the event's `txn`.
+    """
     if (wish.client_id is not None) == wish.all_subscribers:
         raise BadInput("client_id", "either a client_id or all_subscribers")
     seconds = conn.now_ms // 1000
@@ -57,7 +67,12 @@ def publish(conn: Connection, wish: EventWish) -> list[str]:
     else:
         only = recipients.of_client(conn, wish.client_id, event)
         found = [] if only is None else [only]
-    return queue(conn, event, found)
+    jtis = queue(conn, event, found)
+    if by is not None and jtis:
+        key = {} if by.key_id is None else {"key_id": by.key_id}
+        detail = {"txn": event.txn, "types": list(event.events), "tokens": len(jtis), **key}
+        event_audit.record(conn, by.actor, "event.published", wish.client_id, detail)
+    return jtis
 
 
 def queue(conn: Connection, event: Event, found: list[Recipient]) -> list[str]:

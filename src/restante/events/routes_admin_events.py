@@ -10,8 +10,10 @@ from restante.events import client_status, listing, publish_requests, releasing
 from restante.events.client_status import ClientStatus, ClientStatusDetail
 from restante.events.listing import STATUSES, EventDetail, EventFilter, EventView
 from restante.events.publish_requests import PublishBody, Published
+from restante.events.publishing import Publisher
 from restante.events.releasing import Decision
 from restante.events.wire import SHAPE
+from restante.identity.callers import KeyHolder
 from restante.web import idempotency
 from restante.web.answer import Answer
 from restante.web.ask import Ask
@@ -64,7 +66,8 @@ class AdminEventRoutes:
         header, the same request sent again is answered as the first time and publishes nothing.
         """
         key = idempotency.key_of(ask)
-        made = await self._database.write(publish_requests.carry_out, body, ask.actor, key)
+        key_id = ask.caller.key_id if isinstance(ask.caller, KeyHolder) else None
+        made = await self._database.write(publish_requests.carry_out, body, Publisher(ask.actor, key_id), key)
         return made.as_answer()
 
     async def list_page(self, ask: Ask) -> Page[EventView]:

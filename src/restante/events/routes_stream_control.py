@@ -11,6 +11,7 @@ from restante.events import stream_subjects, streams
 from restante.events.routes_streams import POLL, PUSH, STREAM_QUERY, STREAMS_PATH, TAG, Id, named_stream
 from restante.events.ssf_options import SignalsOptions
 from restante.events.ssf_wire import SHAPE
+from restante.events.stream_subjects import Word
 from restante.events.streams import Stream
 from restante.web.answer import Answer
 from restante.web.ask import Ask
@@ -139,16 +140,18 @@ class StreamControlRoutes:
         return _status_view(changed)
 
     async def add_subject(self, ask: Ask, body: NewSubjectBody) -> Answer:
-        """Answered alike whether we know the subject or not."""
-        await self._database.write(
-            stream_subjects.add, ask.client.id, body.stream_id, body.subject, is_verified=body.verified
-        )
+        """Answered alike whether we know the subject or not. `403` if the stream has named as many as it may."""
+        await self._say(ask, body.stream_id, Word(body.subject, is_added=True, is_verified=body.verified))
         return Answer(200)
 
     async def remove_subject(self, ask: Ask, body: SubjectBody) -> Answer:
-        """Answered alike whether we know the subject or not."""
-        await self._database.write(stream_subjects.remove, ask.client.id, body.stream_id, body.subject)
+        """Answered alike whether we know the subject or not. `403` if the stream has named as many as it may."""
+        await self._say(ask, body.stream_id, Word(body.subject, is_added=False))
         return Answer(204)
+
+    async def _say(self, ask: Ask, stream_id: str, word: Word) -> None:
+        subjects_max = self._options.rules.subjects_max
+        await self._database.write(stream_subjects.say, ask.client.id, stream_id, word, subjects_max)
 
     async def verify(self, ask: Ask, body: VerificationBody) -> Answer:
         """The event comes through the stream, with the `state`; not more often than `min_verification_interval`."""

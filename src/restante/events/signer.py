@@ -3,9 +3,10 @@
     take a batch of unsigned rows ─▶ sign it in processes (no transaction) ─▶ one write: store where still unsigned
                                                         └─ meanwhile the next batch is taken and signed ─▶ …
 
-In the order of publishing. A token is signed once: it is stored only where the row still is unsigned, so whoever comes
-second, on another node or after a crash, changes nothing. Where several nodes share a database, each claims the rows it
-is going to sign (`sign_claims.py`), so that they share the work; a claim that ran out costs CPU time and nothing else.
+Clients take turns (`sign_turns.py`), and each one's rows are signed in the order of publishing. A token is signed once:
+it is stored only where the row still is unsigned, so whoever comes second, on another node or after a crash, changes
+nothing. Where several nodes share a database, each claims the rows it is going to sign (`sign_claims.py`), so that they
+share the work; a claim that ran out costs CPU time and nothing else.
 
 Must always hold: no token of a withdrawn key is stored. Rows whose key cannot be opened are logged, and hold back no
 rows of other algorithms.
@@ -24,12 +25,13 @@ from restante.database.database import Database
 from restante.database.errors import DatabaseError
 from restante.database.queries import queries_beside
 from restante.delivery.alarm import Alarm
-from restante.events import event_keys, inbox, jws, sign_claims
+from restante.events import event_keys, inbox, jws, sign_claims, sign_turns
 from restante.events.event_keys import SealedEventKey
 from restante.events.inbox import SHARED_SIGNALS, SignedEvent
 from restante.events.jws import ALGORITHMS, SHARED_SIGNALS_ALGORITHM, Signature
 from restante.events.receivers import PushDue
 from restante.events.sign_pool import SigningFailed, SignPool
+from restante.events.sign_turns import Place
 from restante.events.sign_worker import Job, KeyMessage
 from restante.identity.master_key import MasterKey, MasterKeyError
 
@@ -73,17 +75,20 @@ class Batch(NamedTuple):
     keys: dict[str, SealedEventKey]
     claim: int | None
     seconds: int
+    # Where the next one begins.
+    place: Place
 
 
-def look(conn: Connection, after: int, limit: int = BATCH_ROWS) -> Batch:
-    """The oldest rows to be signed behind the given one, where nobody else signs."""
-    return _batch(conn, conn.all(SQL.unsigned, after=after, limit=limit), None)
+def look(conn: Connection, place: Place) -> Batch:
+    """The next rows to be signed, where nobody else signs."""
+    rows, next_place = sign_turns.choose(conn, place, BATCH_ROWS)
+    return _batch(conn, rows, None, next_place)
 
 
-def claim(conn: Connection, after: int) -> Batch:
+def claim(conn: Connection, place: Place) -> Batch:
     """As `look`, where others sign too: no two are given the same rows."""
-    number, rows = sign_claims.take(conn, after, BATCH_ROWS)
-    return _batch(conn, rows, number)
+    number, rows, next_place = sign_claims.take(conn, place, BATCH_ROWS)
+    return _batch(conn, rows, number, next_place)
 
 
 def store(conn: Connection, signed: Sequence[SignedEvent], profile_of: dict[int, str], claimed: int | None) -> int:
@@ -138,11 +143,12 @@ class Signer:
 
     async def run_once(self) -> int:
         """Sign everything that is unsigned now; how many tokens were stored."""
-        done = after = 0
+        done = 0
+        place = sign_turns.START
         storing: asyncio.Task[int] | None = None
         try:
-            while (batch := await self._take(after)).rows:
-                after = batch.rows[-1].id
+            while (batch := await self._take(place)).rows:
+                place = batch.place
                 signed = await self._sign(batch)
                 if storing is not None:
                     done += await storing
@@ -158,12 +164,13 @@ class Signer:
         except (DatabaseError, SigningFailed) as error:
             log.error("signing events failed, it is tried again", error=str(error))
 
-    async def _take(self, after: int) -> Batch:
+    async def _take(self, place: Place) -> Batch:
         if not self._is_shared:
-            return await self._database.read(look, after)
+            return await self._database.read(look, place)
         # Most of the time there is nothing: a claim is a write, and looking is not.
-        seen = await self._database.read(look, after, 1)
-        return await self._database.write(claim, after) if seen.rows else seen
+        if not await self._database.read(sign_turns.is_any_left, place, BATCH_ROWS):
+            return Batch([], {}, None, 0, place)
+        return await self._database.write(claim, place)
 
     async def _store(self, signed: list[SignedEvent], batch: Batch) -> int:
         profile_of = {row.id: row.profile for row in batch.rows}
@@ -230,9 +237,9 @@ class Headers:
         return jws.payload_of(row.text)
 
 
-def _batch(conn: Connection, rows: list[Row], claimed: int | None) -> Batch:
+def _batch(conn: Connection, rows: list[Row], claimed: int | None, place: Place) -> Batch:
     unsigned = [UnsignedRow(*(row[column] for column in UnsignedRow._fields)) for row in rows]
-    return Batch(unsigned, _signing_keys(conn) if unsigned else {}, claimed, conn.now_ms // 1000)
+    return Batch(unsigned, _signing_keys(conn) if unsigned else {}, claimed, conn.now_ms // 1000, place)
 
 
 def _signing_keys(conn: Connection) -> dict[str, SealedEventKey]:

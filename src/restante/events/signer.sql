@@ -1,12 +1,3 @@
--- name: unsigned
--- The oldest rows to be signed.
-SELECT i.id, i.client, i.profile, c.set_signing_alg AS alg, t.text
-FROM event_inbox i
-JOIN event_clients c ON c.id = i.client
-JOIN event_texts t ON t.place = i.client * 1099511627776 + i.id
-WHERE i.status = 'unsigned' AND i.id > :after
-ORDER BY i.id LIMIT :limit
-
 -- name: usable_key
 -- A row unless the key was withdrawn while it was signing.
 SELECT 1 AS usable FROM event_signing_keys WHERE kid = :kid AND withdrawn_at IS NULL

@@ -1,13 +1,16 @@
 """Whom a stream of shared signals follows: what its receiver said of each subject, the last word counting.
 
-Every word is kept, whether we know the subject or not, and answered alike: nobody learns from it who exists here.
+Every word is kept, whether we know the subject or not, and answered alike: nobody learns from it who exists here. That
+a subject is not to be followed is kept, too: where a subject says several things at once, the most exact word counts.
+
+Must always hold: a stream has said something of at most `subjects_max` subjects, each of which may be said otherwise.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from restante.core.canonical import canonical
-from restante.core.errors import BadInput
+from restante.core.errors import BadInput, NotAllowed
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 from restante.events import streams, subjects
@@ -28,30 +31,32 @@ def checked_subject(subject: Mapping[str, Any]) -> bytes:
     return written
 
 
-def add(conn: Connection, client: int, public_id: str, subject: Mapping[str, Any], *, is_verified: bool) -> None:
-    """Send events about the subject from now on."""
-    _say(conn, client, public_id, subject, is_added=True, is_verified=is_verified)
+class Word(NamedTuple):
+    """What a receiver says of a subject: whether it is to be followed."""
+
+    subject: Mapping[str, Any]
+    is_added: bool
+    is_verified: bool = True
 
 
-def remove(conn: Connection, client: int, public_id: str, subject: Mapping[str, Any]) -> None:
-    """Send no more events about the subject."""
-    _say(conn, client, public_id, subject, is_added=False, is_verified=True)
-
-
-def _say(
-    conn: Connection, client: int, public_id: str, subject: Mapping[str, Any], *, is_added: bool, is_verified: bool
-) -> None:
-    written = checked_subject(subject)
-    stream = streams.get(conn, client, public_id)
-    if subject == {"format": "opaque", "id": public_id}:
+def say(conn: Connection, client: int, public_id: str, word: Word, subjects_max: int) -> None:
+    """Send events about the subject from now on, or no more; NotAllowed if it is one subject too many."""
+    written = checked_subject(word.subject)
+    stream = streams.locked(conn, client, public_id)
+    if word.subject == {"format": "opaque", "id": public_id}:
         # The stream itself is always followed.
         return
-    conn.run(
-        SQL.say,
-        stream=stream.id,
-        subject_hash=subjects.digest(subject),
-        subject=written.decode(),
-        is_added=int(is_added),
-        is_verified=int(is_verified),
-        now_ms=conn.now_ms,
-    )
+    said = {
+        "stream": stream.id,
+        "subject_hash": subjects.digest(word.subject),
+        "is_added": int(word.is_added),
+        "is_verified": int(word.is_verified),
+        "now_ms": conn.now_ms,
+    }
+    if conn.run(SQL.say_otherwise, **said):
+        return
+    if not conn.run(SQL.count_one_more, stream=stream.id, subjects_max=subjects_max):
+        raise NotAllowed(
+            f"subject: the stream has named {subjects_max} subjects, which is as many as it may, added and removed ones"
+        )
+    conn.run(SQL.say, **said, subject=written.decode())

@@ -66,6 +66,7 @@ class StreamRules(NamedTuple):
     events_supported: tuple[str, ...]
     all_subjects: bool = True
     verification_seconds: int = 60
+    subjects_max: int = 100_000
 
     def delivered(self, requested: list[str] | None) -> list[str]:
         """Those of our types that were asked for, in our order."""
@@ -109,9 +110,17 @@ def get(conn: Connection, client: int, public_id: str) -> Stream:
     return _stream(row)
 
 
+def locked(conn: Connection, client: int, public_id: str) -> Stream:
+    """As `get`, for who is about to change it: others who are wait until that is done."""
+    row = conn.one(SQL.lock_stream, client=client, public_id=known_form(public_id, NOT_THERE))
+    if row is None:
+        raise NotFound(NOT_THERE)
+    return _stream(row)
+
+
 def change(conn: Connection, rules: StreamRules, client: int, public_id: str, wish: StreamWish) -> Stream:
     """Change what is set in the wish; types count for what is published from now on."""
-    before = _locked(conn, client, public_id)
+    before = locked(conn, client, public_id)
     requested = before.events_requested if wish.events_requested is UNSET else wish.events_requested
     conn.run(
         SQL.change_stream,
@@ -132,7 +141,7 @@ def change(conn: Connection, rules: StreamRules, client: int, public_id: str, wi
 
 def delete(conn: Connection, client: int, public_id: str) -> None:
     """The stream and whatever was left in it."""
-    stream = _locked(conn, client, public_id)
+    stream = locked(conn, client, public_id)
     receivers.remove(conn, client, PROFILE)
     conn.run(SQL.drop_events, client=client, now_ms=conn.now_ms)
     conn.run(SQL.delete_subjects, stream=stream.id)
@@ -141,7 +150,7 @@ def delete(conn: Connection, client: int, public_id: str) -> None:
 
 def set_status(conn: Connection, client: int, public_id: str, status: Status, reason: str | None) -> Stream:
     """As the receiver wishes: at once, and without an event about it."""
-    stream = _locked(conn, client, public_id)
+    stream = locked(conn, client, public_id)
     _enter(conn, stream, status, reason, open_through=0)
     return get(conn, client, public_id)
 
@@ -164,7 +173,7 @@ def set_status_ourselves(conn: Connection, public_id: str, status: Status, reaso
 
 def verify(conn: Connection, rules: StreamRules, client: int, public_id: str, state: str | None) -> None:
     """Leave a verification event in the stream, not more often than we said."""
-    stream = _locked(conn, client, public_id)
+    stream = locked(conn, client, public_id)
     if stream.status == "disabled":
         raise BadInput("stream_id", "a stream that is not disabled")
     row = conn.one(SQL.verified_at, id=stream.id)
@@ -200,13 +209,6 @@ def _tell(conn: Connection, stream: Stream, event_type: str, members: dict[str, 
     row = conn.one(SQL.row_of, jti=jti)
     assert row is not None  # noqa: S101 — it was inserted in this very transaction
     return int(row["id"])
-
-
-def _locked(conn: Connection, client: int, public_id: str) -> Stream:
-    row = conn.one(SQL.lock_stream, client=client, public_id=known_form(public_id, NOT_THERE))
-    if row is None:
-        raise NotFound(NOT_THERE)
-    return _stream(row)
 
 
 def _encoded(requested: list[str] | None) -> str | None:

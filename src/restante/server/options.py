@@ -167,7 +167,10 @@ def signals_options(settings: Settings) -> SignalsOptions:
     scheme = "http" if settings.tls_certificate is None else "https"
     base_url = settings.public_url or f"{scheme}://{settings.listen}"
     rules = StreamRules(
-        tuple(settings.ssf_events), settings.ssf_default_subjects == "ALL", settings.ssf_verification_seconds
+        tuple(settings.ssf_events),
+        settings.ssf_default_subjects == "ALL",
+        settings.ssf_verification_seconds,
+        settings.ssf_subjects_max,
     )
     return SignalsOptions(issuer=event_issuer(settings), base_url=base_url, rules=rules)
 

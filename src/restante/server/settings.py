@@ -398,6 +398,9 @@ class Settings:
     ssf_verification_seconds: Annotated[
         int, Whole(0, 86_400), "How often at most a stream is verified at its receiver's request."
     ] = 60
+    ssf_subjects_max: Annotated[
+        int, Whole(1, 10_000_000), "How many subjects a stream of shared signals may name, added and removed ones."
+    ] = 100_000
     connections_max: Annotated[
         int, Whole(1, 10_000_000), "How many connections are open at most; further ones are refused."
     ] = 20_000
