@@ -22,6 +22,7 @@ $(BIN)/python:
 $(VENV)/.run: requirements/run.txt pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/run.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 # The services first: one of the drivers that the tests use is compiled against a library of theirs.

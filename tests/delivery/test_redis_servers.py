@@ -3,10 +3,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from redis.crc import key_slot
 
 from restante.delivery.redis_address import parse_redis_url
 from restante.delivery.redis_connection import RedisRefused
-from restante.delivery.redis_servers import RedisServers, stream_key
+from restante.delivery.redis_servers import RedisServers, slot_of, stream_key
 from tests.services.redis import RedisServer, running_cluster, running_sentinel, until
 
 
@@ -132,3 +133,8 @@ def _raw_info(sentinel: RedisServer) -> bytes:
     """Whether it has found the replica."""
     found = sentinel.ask("SENTINEL", "REPLICAS", "updates")
     return b"slave0" if found else b""
+
+
+def test_keys_fall_into_the_slots_that_a_cluster_says() -> None:
+    for device_id in (0, 1, 7, 4711, 2**63 - 1):
+        assert slot_of(stream_key(device_id)) == key_slot(stream_key(device_id))

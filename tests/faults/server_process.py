@@ -31,7 +31,9 @@ UNPACED = ("--poll-rate-per-second", "100000", "--poll-burst", "1000000")
 
 
 def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("RESTANTE_")}
+    """Without settings, and as servers are run: what was compiled once is not compiled at every start."""
+    left_out = "PYTHONDONTWRITEBYTECODE"
+    return {name: value for name, value in os.environ.items() if not name.startswith(("RESTANTE_", left_out))}
 
 
 def free_port() -> int:

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from restante.cli import command_verify
 from restante.cli.edge import SiteArgument, SiteOption, ZoneOption, actor, opened_edge, show_next
 from restante.cli.opening import opened
 from restante.cli.options import ID_MAX, AfterOption, DataOption, JsonOption, LimitOption
@@ -18,6 +19,7 @@ from restante.core.command_states import State
 from restante.web.paging import Window
 
 app = typer.Typer(no_args_is_help=True, help="Commands for miners.")
+app.command("verify")(command_verify.verify)
 
 CommandArgument = Annotated[str, typer.Argument(metavar="ID", help="The command's id.")]
 MinerOption = Annotated[int | None, typer.Option("--miner", min=1, max=ID_MAX, help="The miner's id.")]

@@ -4,58 +4,74 @@ Whatever is expected to go wrong (a wrong setting, a missing device, a locked fo
 stderr and exit code 1; a traceback means a fault of ours. Wrong usage is Typer's, with exit code 2.
 """
 
+import gc
 import os
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from restante import __version__
-from restante.cli import (
-    apikeys,
-    audit,
-    collectors,
-    command_verify,
-    commands,
-    copying,
-    devices,
-    doctor,
-    events,
-    keys,
-    migrations,
-    miners,
-    outbox,
-    rollouts,
-    serve,
-    settings,
-    signals,
-    sites,
-    users,
-)
-from restante.cli.database_flag import add_to_all
-from restante.cli.output import complain
-from restante.core.errors import RestanteError
-from restante.database.errors import DatabaseError
-from restante.identity.master_key import MasterKeyError
-from restante.server.settings_sources import SettingsError
+from restante.cli.loading import Loadable, LoadingGroup
 
-EXPECTED = (RestanteError, DatabaseError, SettingsError, MasterKeyError, OSError)
+# What a program loads when it starts is no garbage: looking for some in it, again and again, is a tenth of the start.
+GARBAGE_THRESHOLD = 50_000
+
+TABLE = {
+    "serve": Loadable("serve:serve", "Run the server until it is told to stop (SIGTERM, Ctrl-C)."),
+    "settings": Loadable("settings:settings", "Show every setting, its value and where the value comes from."),
+    "doctor": Loadable("doctor:doctor", "Check settings, data folder, database, clock, disk, outbox and TLS files."),
+    "copy": Loadable("copying:copy_database", "Copy an embedded database into PostgreSQL, and compare."),
+    "user": Loadable("users:app", "People who may sign in."),
+    "apikey": Loadable("apikeys:app", "Keys for programs."),
+    "device": Loadable("devices:app", "Devices that poll."),
+    "signal": Loadable("signals:app", "Signals to devices."),
+    "outbox": Loadable("outbox:app", "Signals on their way to devices."),
+    "rollout": Loadable("rollouts:app", "The fleet's pace during a rollout."),
+    "keys": Loadable("keys:app", "The keys device access tokens are signed with."),
+    "site": Loadable("sites:app", "Sites with miners."),
+    "zone": Loadable("sites:zone_app", "Zones of sites."),
+    "collector": Loadable("collectors:app", "Devices that fetch a site's commands."),
+    "miner": Loadable("miners:app", "Miners at sites."),
+    "commands": Loadable("commands:app", "Commands for miners."),
+    "audit": Loadable("audit:app", "The audit trail of edge commands."),
+    "events": Loadable("events:app", "Event polling."),
+    "migrate": Loadable("migrations:app", "The database's schema: what is there, what is lacking."),
+}
 
 
-class CommandLine(TyperGroup):
+class CommandLine(LoadingGroup):
+    table = TABLE
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
             # The reader of our output has seen enough; Typer ends quietly.
             raise
-        except EXPECTED as error:
-            for line in (str(error) or type(error).__name__).splitlines():
-                complain(line)
-            raise typer.Exit(1) from None
         except UnicodeError:
-            complain("what was given is not valid UTF-8")
+            _complain("what was given is not valid UTF-8")
             raise typer.Exit(1) from None
+        except _expected() as error:
+            for line in (str(error) or type(error).__name__).splitlines():
+                _complain(line)
+            raise typer.Exit(1) from None
+
+
+def _expected() -> tuple[type[Exception], ...]:
+    """Looked up when something has gone wrong, and by then loaded by whoever raised it."""
+    from restante.core.errors import RestanteError
+    from restante.database.errors import DatabaseError
+    from restante.identity.master_key import MasterKeyError
+    from restante.server.settings_sources import SettingsError
+
+    return RestanteError, DatabaseError, SettingsError, MasterKeyError, OSError
+
+
+def _complain(message: str) -> None:
+    # Loaded when it is needed, like the commands: what draws tables takes longer to load than to help does.
+    from restante.cli.output import complain
+
+    complain(message)
 
 
 def _print_version(wanted: bool) -> None:
@@ -79,30 +95,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("serve")(serve.serve)
-app.command("settings")(settings.settings)
-app.add_typer(users.app, name="user")
-app.add_typer(apikeys.app, name="apikey")
-app.add_typer(devices.app, name="device")
-app.add_typer(signals.app, name="signal")
-app.add_typer(outbox.app, name="outbox")
-app.add_typer(rollouts.app, name="rollout")
-app.add_typer(keys.app, name="keys")
-app.add_typer(sites.app, name="site")
-app.add_typer(sites.zone_app, name="zone")
-app.add_typer(collectors.app, name="collector")
-app.add_typer(miners.app, name="miner")
-commands.app.command("verify")(command_verify.verify)
-app.add_typer(commands.app, name="commands")
-app.add_typer(audit.app, name="audit")
-app.add_typer(events.app, name="events")
-app.command("doctor")(doctor.doctor)
-app.add_typer(migrations.app, name="migrate")
-app.command("copy")(copying.copy_database)
-add_to_all(app)
 
 
 def main() -> None:
     # What the program makes is its owner's alone, wherever the data folder lies.
     os.umask(0o077)
+    gc.set_threshold(GARBAGE_THRESHOLD)
     app(prog_name="restante")

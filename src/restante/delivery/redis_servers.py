@@ -11,11 +11,11 @@ connected and tracking, and whatever was heard about before is void when it come
 """
 
 import asyncio
+from binascii import crc_hqx
 from collections.abc import Callable
 from typing import Any
 
 import structlog
-from redis.crc import key_slot
 
 from restante.delivery.redis_address import RedisAddress
 from restante.delivery.redis_connection import RedisAway, RedisConnection, RedisRefused, connect
@@ -25,10 +25,16 @@ log = structlog.get_logger()
 PREFIX = b"device:updates:"
 WATCH_SECONDS = 1.0
 AGAIN_SECONDS = (0.05, 5.0)
+SLOTS = 16_384
 
 
 def stream_key(device_id: int) -> bytes:
     return b"device:updates:%d" % device_id
+
+
+def slot_of(key: bytes) -> int:
+    """The part of a cluster that a stream's key falls into. None of our keys has braces, which would narrow it."""
+    return crc_hqx(key, 0) % SLOTS
 
 
 class RedisServers:
@@ -63,7 +69,7 @@ class RedisServers:
         """Who holds the key; None while that is not known."""
         if self._address.kind != "cluster":
             return next(iter(self._masters.values()), None)
-        slot = key_slot(key)
+        slot = slot_of(key)
         return next((master for first, last, master in self._slots if first <= slot <= last), None)
 
     def doubt(self, refusal: RedisRefused) -> None:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from restante.core.errors import RestanteError
 from restante.core.push_outcome import PushRules
 from restante.events.poll import PollOptions
@@ -19,6 +17,7 @@ from restante.web.answer import Answer, html_answer
 from restante.web.ask import Ask
 from restante.web.origin import base_url_of
 from restante.web.routes import Access, Route
+from restante.web.templates import Templates
 
 TAG = "pages"
 TITLE = "Events for developers"
@@ -28,9 +27,7 @@ MARKDOWN_NOTE = (
 )
 
 _HERE = Path(__file__).parent
-_templates = Environment(
-    loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-)
+_templates = Templates(_HERE / "templates")
 _STYLESHEET = (_HERE / "assets" / "portal.css").read_bytes()
 
 
@@ -197,7 +194,7 @@ class PortalRoutes:
         """Intervals, limits, retries, retention, algorithms and addresses, as they are in force here."""
         url = base_url_of(ask.request, self._facts.public_url)
         content = sections(self._facts, url)
-        return html_answer(_templates.get_template("portal.html").render(title=TITLE, sections=content))
+        return html_answer(_templates.render("portal.html", title=TITLE, sections=content))
 
     async def stylesheet(self, _ask: Ask) -> Answer:
         headers = ((b"content-type", b"text/css; charset=utf-8"), (b"cache-control", b"public, max-age=3600"))

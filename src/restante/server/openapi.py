@@ -6,9 +6,11 @@ from what it has (a body, ids in its path, an access) and from the refusals it n
 method and path alone.
 """
 
+import asyncio
 import inspect
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +196,7 @@ class DocsRoutes:
     def __init__(self, routes: Sequence[Route]) -> None:
         self._assets = [_Asset(path) for path in sorted((_HERE / "assets").iterdir()) if path.suffix in _MEDIA_TYPES]
         self._page = (_HERE / "templates" / "docs.html").read_text("utf-8")
-        self._document = msgspec.json.encode(document([*routes, *self.routes()]))
+        self._described = routes
 
     def routes(self) -> list[Route]:
         return [
@@ -204,7 +206,12 @@ class DocsRoutes:
         ]
 
     async def openapi(self, _ask: Ask) -> Answer:
-        return json_answer(self._document)
+        return json_answer(await asyncio.to_thread(lambda: self._document))
+
+    @cached_property
+    def _document(self) -> bytes:
+        """Made when it is first asked for: it takes longer than all the rest of the routes, and is rarely wanted."""
+        return msgspec.json.encode(document([*self._described, *self.routes()]))
 
     async def docs(self, _ask: Ask) -> Answer:
         return html_answer(self._page)

@@ -4,27 +4,25 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 
 from restante.core.errors import BadInput, ComeBackLater, RestanteError, WrongMediaType
 from restante.web.answer import Answer, html_answer
 from restante.web.ask import Ask, read_body
 from restante.web.routes import Access, Route
+from restante.web.templates import Templates
 
 FORM_BYTES_MAX = 16 * 1024
 FORM_FIELDS_MAX = 20
 TAG = "pages"
 
 _HERE = Path(__file__).parent
-_templates = Environment(
-    loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-)
+_templates = Templates(_HERE / "templates")
 _STYLESHEET = (_HERE / "assets" / "restante.css").read_bytes()
 
 
 def render(template: str, **values: Any) -> str:
-    return _templates.get_template(template).render(**values)
+    return _templates.render(template, **values)
 
 
 class PageShape:
