@@ -4,6 +4,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from restante.database.database import Database
 from restante.database.migrate import migrate
 from restante.database.sqlite import SqliteEngine
 from restante.identity.master_key import MasterKey
@@ -17,7 +18,7 @@ def every_route() -> list[Route]:
     with tempfile.TemporaryDirectory() as folder:
         engine = SqliteEngine(Path(folder) / "restante.db")
         migrate(engine)
-        node = Node(Settings(data=Path(folder)), engine, MasterKey(bytes(32)))
+        node = Node(Settings(data=Path(folder)), engine, Database(engine), MasterKey(bytes(32)))
         routes = node.routes()
         node.database.close()
         return routes

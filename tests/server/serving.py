@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import uvicorn
 import uvloop
 
+from restante.database.database import Database
 from restante.database.engine import Engine
 from restante.database.migrate import migrate
 from restante.database.sqlite import SqliteEngine, wall_clock_ms
@@ -43,7 +44,7 @@ class Served:
     ) -> None:
         engine = engine or SqliteEngine(folder / "restante.db", clock=clock)
         migrate(engine)
-        self.node = Node(Settings(data=folder, **settings), engine, MasterKey(bytes(range(32))))
+        self.node = Node(Settings(data=folder, **settings), engine, Database(engine), MasterKey(bytes(range(32))))
         self._is_still = is_still
         self._fast, self._plain = _listening(), _listening()
         self.fast_port: int = self._fast.getsockname()[1]
@@ -81,6 +82,7 @@ class Served:
             server.should_exit = True
         self._thread.join(PATIENCE_SECONDS)
         self.node.close()
+        self.node.database.close()
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -54,14 +54,13 @@ def opened_sources(data: Path | None, config: Path | None) -> Iterator[dict[str,
 
 
 @contextmanager
-def opened_for(settings: Settings, *, brings_up_to_date: bool = False) -> Iterator[Database]:
-    """`brings_up_to_date`: also where other servers may run on the database, for who is about to be one."""
+def opened_for(settings: Settings) -> Iterator[Database]:
     folder = DataFolder(settings.data)
     folder.create()
     # A command does one thing after another.
     engine = engine_of(replace(settings, database_writers=1, database_readers=1))
     try:
-        _make_ready(engine, folder, brings_up_to_date=brings_up_to_date)
+        _make_ready(engine, folder)
         database = Database(engine)
         tell_others(database, engine)
     except DatabaseError as error:
@@ -79,9 +78,9 @@ def opened_in(folder: DataFolder) -> Iterator[Database]:
         yield database
 
 
-def _make_ready(engine: Engine, folder: DataFolder, *, brings_up_to_date: bool) -> None:
+def _make_ready(engine: Engine, folder: DataFolder) -> None:
     if engine.is_shared:
-        if brings_up_to_date or _is_new(engine):
+        if _is_new(engine):
             migrate(engine)
         else:
             _refuse_older(engine, "it is of an older version: restart the servers that use it first")

@@ -11,10 +11,8 @@ from pathlib import Path
 import typer
 
 from restante import __version__
-from restante.cli.opening import opened_for
 from restante.cli.options import ConfigOption
 from restante.cli.setting_flags import with_setting_flags
-from restante.identity import users
 from restante.server import logs
 from restante.server.data_folder import DataFolder
 from restante.server.setting_kinds import Address
@@ -31,12 +29,10 @@ def serve(flags: Mapping[str, object], config: ConfigOption = None) -> None:
     refuse_unshared(settings.workers, is_shared=settings.database is not None)
     if settings.database is None:
         DataFolder(settings.data).refuse_if_running()
-    with opened_for(settings, brings_up_to_date=True) as database:
-        has_users = bool(database.read_now(users.list_all))
     # Imported here because the other commands need not wait for the server's libraries.
     from restante.server.app import serve as run_server
 
-    def tell(address: Address) -> None:
+    def tell(address: Address, has_users: bool) -> None:
         actual = replace(settings, listen=address)
         typer.echo(startup_message(actual, has_users=has_users, started_as=started_as(sys.argv[0])))
 

@@ -2,7 +2,8 @@
 
 DatabaseError
 ├── DatabaseUnavailable   the engine cannot be reached, is locked or full; trying again may help
-│   └── CommitUncertain   the connection was lost while it committed: it may have, it may not
+│   ├── CommitUncertain   the connection was lost while it committed: it may have, it may not
+│   └── DatabaseRefused   the server takes no connection of ours, and waiting will not change its mind
 ├── Interfered            another transaction stood in the way: run again, it succeeds
 ├── Contended             another transaction holds a name, and this one is not alone: it runs on its own, and waits
 ├── UniqueViolation       a unique index refused the row; `.constraint` says which
@@ -20,6 +21,10 @@ class DatabaseUnavailable(DatabaseError):
 
 class CommitUncertain(DatabaseUnavailable):
     """Whether the transaction was committed is not known."""
+
+
+class DatabaseRefused(DatabaseUnavailable):
+    """The server refuses the connection for good."""
 
 
 class Interfered(DatabaseError):

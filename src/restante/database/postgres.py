@@ -27,11 +27,13 @@ from restante.database.errors import (
     CommitUncertain,
     Contended,
     DatabaseError,
+    DatabaseRefused,
     DatabaseUnavailable,
     Interfered,
     UniqueViolation,
 )
 from restante.database.postgres_channel import PostgresChannel
+from restante.database.postgres_refusals import is_for_good
 from restante.database.postgres_text import ENGINE, schema_of, statement_of
 from restante.database.queries import Query
 
@@ -124,7 +126,9 @@ class PostgresConnection:
         try:
             driver = psycopg.connect(**self._parameters, autocommit=True, row_factory=dict_row, prepare_threshold=0)
         except psycopg.Error as error:
-            raise DatabaseUnavailable(f"cannot be reached: {error}".strip()) from error
+            refused = DatabaseRefused if is_for_good(str(error)) else DatabaseUnavailable
+            # libpq gives its advice on a line of its own.
+            raise refused(f"cannot be reached: {' '.join(str(error).split())}") from error
         driver.prepared_max = 1000
         for kind in (int, bool):
             driver.adapters.register_dumper(kind, _WholeDumper)

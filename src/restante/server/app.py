@@ -5,7 +5,8 @@ settings ─▶ Node: database · identity · delivery · updates ─▶ applica
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import replace
 
 from starlette.applications import Starlette
 
@@ -31,6 +32,7 @@ from restante.events.portal import PortalRoutes
 from restante.events.push_parts import EventPush
 from restante.events.signals_parts import SharedSignals
 from restante.identity import retention as identity_retention
+from restante.identity import users
 from restante.identity.client_tokens import ClientTokens
 from restante.identity.collector_tokens import CollectorTokens
 from restante.identity.device_tokens import DeviceTokens
@@ -40,6 +42,7 @@ from restante.identity.outside_clients import OutsideClients
 from restante.identity.signing_keys import SigningKeys, unlock
 from restante.server import lifecycle
 from restante.server.data_folder import DataFolder
+from restante.server.database_wait import DatabaseWait, ToldToStop
 from restante.server.deadlines import SLOT_SECONDS, Deadlines
 from restante.server.engines import engine_of
 from restante.server.fast_lane import LaneShared
@@ -84,10 +87,10 @@ SWEEP_ROWS = 1000
 class Node:
     """One server process: every part of it, connected, not yet running."""
 
-    def __init__(self, settings: Settings, engine: Engine, master_key: MasterKey) -> None:
+    def __init__(self, settings: Settings, engine: Engine, database: Database, master_key: MasterKey) -> None:
         self.settings = settings
         self.master_key = master_key
-        self.database = Database(engine)
+        self.database = database
         # The database's time, where its clock is another machine's.
         self.clock = DatabaseClock()
         self.signing_keys = SigningKeys(self.database, master_key)
@@ -301,8 +304,8 @@ class Node:
         return receipts.evict_settled(conn, kept_days * DAY_SECONDS, SWEEP_ROWS)
 
     def close(self) -> None:
+        """End what is its own; the database is whoever's made it."""
         self.outside_outboxes.close()
-        self.database.close()
 
 
 @contextmanager
@@ -316,39 +319,43 @@ def opened(settings: Settings) -> Iterator[Node]:
         with closing(Database(engine)) as database:
             database.read_now(copying.refuse_unfinished)
             master_key = unlock(database, MasterKeySource(folder.master_key_path, settings.master_key))
-        node = Node(settings, engine, master_key)
-        try:
-            if not engine.is_shared:
-                # The folder is ours, so whoever claimed rows is dead: nobody waits for the end of its lease.
-                node.database.write_now(outbox.release_all)
-                node.database.write_now(push_queue.release_all)
-            yield node
-        finally:
-            node.close()
+            with closing(Node(settings, engine, database, master_key)) as node:
+                if not engine.is_shared:
+                    # The folder is ours, so whoever claimed rows is dead: nobody waits for the end of its lease.
+                    database.write_now(outbox.release_all)
+                    database.write_now(push_queue.release_all)
+                yield node
 
 
-def serve(settings: Settings, when_listening: Callable[[Address], None] = lambda _address: None) -> int:
-    """Run a server until it is told to stop; the exit code. `when_listening` is told where, once nothing can go wrong
-    any more."""
+def serve(
+    settings: Settings, when_listening: Callable[[Address, bool], None] = lambda _address, _has_users: None
+) -> int:
+    """Run a server until it is told to stop; the exit code. `when_listening` is told where, and whether there are any
+    users, once nothing can go wrong any more."""
     files = tls_files(settings)
     if files is not None:
         files.context()  # what cannot be used is said here, before anything is started
-    if settings.workers > 1:
-        prepare(settings)
-        with lifecycle.listening(settings.listen) as sock:
-            when_listening(Address(settings.listen.host, sock.getsockname()[1]))
-            return serve_workers(settings, sock, opened)
-    with opened(settings) as node, lifecycle.listening(settings.listen) as sock:
-        when_listening(Address(settings.listen.host, sock.getsockname()[1]))
+    with lifecycle.listening(settings.listen) as sock, ExitStack() as stack:
+        address = Address(settings.listen.host, sock.getsockname()[1])
+        wait = DatabaseWait(settings, sock)
+        try:
+            if settings.workers > 1:
+                when_listening(address, wait.until_done(lambda: prepare(settings)))
+                return serve_workers(settings, sock, opened)
+            node = wait.until_done(lambda: stack.enter_context(opened(settings)))
+        except ToldToStop:
+            return 0
+        when_listening(address, bool(node.database.read_now(users.list_all)))
         lifecycle.serve(node, sock)
     return 0
 
 
-def prepare(settings: Settings) -> None:
-    """Make what workers find made: the newest schema, and the master key."""
+def prepare(settings: Settings) -> bool:
+    """Make what workers find made: the newest schema, and the master key. Whether there are users."""
     folder = DataFolder(settings.data)
-    engine = engine_of(settings)
+    engine = engine_of(replace(settings, database_writers=1))
     folder.create()
     migrate(engine)
     with closing(Database(engine)) as database:
         unlock(database, MasterKeySource(folder.master_key_path, settings.master_key))
+        return bool(database.read_now(users.list_all))

@@ -9,9 +9,7 @@ Also the ear of the process: what commits announce is heard here, in the event l
 import asyncio
 import gc
 import resource
-import signal
 import socket
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
@@ -218,20 +216,6 @@ class _Server(ListeningServer):
     ) -> None:
         super().__init__(config, files, handshake_seconds)
         self._before_shutdown = before_shutdown
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """As uvicorn does, without raising the signal again at the end: a stop that was asked for is a success."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        handled = (signal.SIGINT, signal.SIGTERM)
-        original = {number: signal.signal(number, self.handle_exit) for number in handled}
-        try:
-            yield
-        finally:
-            for number, handler in original.items():
-                signal.signal(number, handler)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Parked polls first: uvicorn would wait for them, and cut them off with a 500.

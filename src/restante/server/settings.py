@@ -122,6 +122,11 @@ class Settings:
     database_readers: Annotated[
         int, Whole(1, 64), "How many connections to PostgreSQL read at the same time, in each server."
     ] = 4
+    database_wait_seconds: Annotated[
+        float,
+        Fraction(0, 86_400),
+        "How long a starting server waits for PostgreSQL if it cannot be reached; 0 ends it at once.",
+    ] = 300.0
     listen: Annotated[Address, ListenAddress(), "Where the server listens."] = _LOCAL
     roles: Annotated[RoleNames, Roles(), "What this process does; without it, everything."] = EVERY_ROLE
     workers: Annotated[

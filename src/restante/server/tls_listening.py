@@ -10,6 +10,9 @@ import signal
 import socket
 import ssl
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import structlog
@@ -29,6 +32,7 @@ class ListeningServer(uvicorn.Server):
         self._handshake_seconds = handshake_seconds
         self._sockets: list[socket.socket] = []
         self.renewals = 0
+        self.is_told_to_stop = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self._files is None or sockets is None:
@@ -40,6 +44,24 @@ class ListeningServer(uvicorn.Server):
         await self._listen(context)
         if threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._renew_soon)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn does, without raising the signal again at the end: a stop that was asked for is a success."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        handled = (signal.SIGINT, signal.SIGTERM)
+        original = {number: signal.signal(number, self.handle_exit) for number in handled}
+        try:
+            yield
+        finally:
+            for number, handler in original.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.is_told_to_stop = True
+        super().handle_exit(sig, frame)
 
     async def renew(self) -> bool:
         """Read the files again; False, and everything as it was, if they cannot be used."""
