@@ -26,6 +26,7 @@ SQL_FILES = sorted(path for path in SOURCE.rglob("*.sql") if path.parent.name no
 # Modules that decide nothing which could be tested apart from those who use them, and why.
 WITHOUT_TESTS_OF_THEIR_OWN = {
     "database/channel.py": "declares what a channel is; the tests of PostgreSQL's cover it",
+    "delivery/window_copies.py": "declares what copies of windows are; the tests of those in Redis cover it",
     "web/hot.py": "declares what a hot handler is; the fast lane's tests cover it",
 }
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from restante.commands import claims, collectors
-from restante.commands.claims import HandedOut
+from restante.commands.claims import Claimed, HandedOut
 from restante.commands.parts import CommandsOptions
 from restante.commands.rate_windows import RateLimit, RateRules, allowance
 from restante.commands.wire import AccessDenied
@@ -33,7 +33,7 @@ def ids(commands: list[HandedOut]) -> list[str]:
 
 
 def test_an_empty_site_gives_nothing(field: Field, site: int) -> None:
-    assert field.claim(field.hire(site).caller) == ([], 0, False, None, START_MS, None)
+    assert field.claim(field.hire(site).caller) == Claimed([], 0, False, None, START_MS)
 
 
 def test_a_claim_is_a_lease(field: Field, site: int) -> None:

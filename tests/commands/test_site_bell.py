@@ -123,3 +123,13 @@ def test_memory_is_bounded() -> None:
         bell.learn(site, None, Quiet(NEVER, 0), bell.last_ring(site))
     assert len(bell._quiet) <= site_bell.SITES_MAX
     assert len(bell._rung_at) <= site_bell.SITES_MAX
+
+
+def test_a_ring_is_news_for_a_while() -> None:
+    ringing = Ringing()
+    assert not ringing.bell.was_rung_within(1, 1.0)
+    ringing.bell.ring(1)
+    assert ringing.bell.was_rung_within(1, 1.0)
+    assert not ringing.bell.was_rung_within(2, 1.0)
+    ringing.now += 1.0
+    assert not ringing.bell.was_rung_within(1, 1.0)

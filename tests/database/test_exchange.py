@@ -27,6 +27,7 @@ class Listener:
     def __init__(self, engine: Engine, name: str) -> None:
         self.events: queue.Queue[Notice | str] = queue.Queue()
         self.times: list[int] = []
+        self.numbers: list[int] = []
         self.exchange = Exchange(engine, name, self)
         self.exchange.start()
         assert self.next() == "back"
@@ -40,8 +41,9 @@ class Listener:
     def back(self) -> None:
         self.events.put("back")
 
-    def clock(self, now_ms: int) -> None:
+    def looked(self, now_ms: int, next_id: int) -> None:
         self.times.append(now_ms)
+        self.numbers.append(next_id)
 
     def next(self) -> Notice | str:
         return self.events.get(timeout=PATIENCE_SECONDS)
@@ -150,6 +152,17 @@ def test_the_databases_time_is_told_with_every_look(nodes: tuple[Listener, Liste
     wait_for_looks(nodes[0], 2)
     assert nodes[0].times == sorted(nodes[0].times)
     assert before_ms - 60_000 < nodes[0].times[-1] < before_ms + 60_000
+
+
+def test_what_was_committed_before_a_look_has_a_lower_number(
+    database: Database, nodes: tuple[Listener, Listener]
+) -> None:
+    number = nodes[0].numbers[0]
+    kept = database.write_now(notices.keep, "one", "said")
+    assert kept.commit_id >= number
+    wait_for_looks(nodes[0], 2)
+    assert nodes[0].numbers[-1] > kept.commit_id
+    assert nodes[0].numbers == sorted(nodes[0].numbers)
 
 
 def test_closing_does_not_wait_for_the_next_look(engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,7 +166,7 @@ async def test_a_rebuild_that_comes_late_does_not_undo_what_was_copied(
     older = streams.database.read_now(log.read, 1, None, 10).entries
     newer = await streams.copy(1, "b")
     key = stream_key(1)
-    assert await streams.log._ask([(key, rebuild_command(key, older))]) == [0]
+    assert await streams.log.servers.ask([(key, rebuild_command(key, older))]) == [0]
     assert ids(empty_redis, 1)[-1] == str(newer.head.newest)
 
 

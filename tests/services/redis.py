@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,6 +50,11 @@ class RedisServer:
     def kill(self) -> None:
         assert self._process is not None
         end(self._process)
+
+    def freeze(self) -> None:
+        """It is there, and does not answer any more."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
 
     def lose_everything(self) -> None:
         """What it kept is gone, as from a disk that was replaced. Only while it does not run."""

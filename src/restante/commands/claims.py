@@ -100,7 +100,8 @@ class HandedOut(NamedTuple):
 
 class Claimed(NamedTuple):
     """What a claim found. `held_back` wait for a rate window; `look_again_ms`: when there may be more without news.
-    `sealed_secret` is what the commands are to be signed with."""
+    `sealed_secret` is what the commands are to be signed with. Of what is held back, the types, and a number: changes
+    of the queue by transactions with a lower one were seen."""
 
     commands: list[HandedOut]
     held_back: int
@@ -108,6 +109,8 @@ class Claimed(NamedTuple):
     look_again_ms: int | None
     now_ms: int
     sealed_secret: bytes | None = None
+    held_kinds: tuple[str, ...] = ()
+    horizon: int = 0
 
 
 class _Queue(NamedTuple):
@@ -200,13 +203,17 @@ class _Claiming:
     def count_held_back(self, served: _Served) -> Claimed:
         """How many wait for a window, and when the first of those windows has room."""
         claimed, queue, full = served
-        held_back, look_again_ms = 0, claimed.look_again_ms
+        held_back, look_again_ms, kinds, horizon = 0, claimed.look_again_ms, [], 0
         for window in full:
-            if waiting := _waiting(self._conn, queue, window.command_type):
+            waiting, horizon = _waiting(self._conn, queue, window.command_type)
+            if waiting:
                 held_back += waiting
+                kinds.append(window.command_type)
                 at = window.frees_at_ms(self._now_ms)
                 look_again_ms = at if look_again_ms is None else min(at, look_again_ms)
-        return claimed._replace(held_back=held_back, look_again_ms=look_again_ms)
+        return claimed._replace(
+            held_back=held_back, look_again_ms=look_again_ms, held_kinds=tuple(kinds), horizon=horizon
+        )
 
     def _choose(self, wanted: Claim, queue: _Queue) -> tuple[list[_Ready], bool]:
         """Which to hand out, taken from their windows; and whether more could be."""
@@ -284,7 +291,8 @@ def _ready(conn: Connection, wanted: Sequence[Claim], queues: set[_Queue]) -> di
     return ready
 
 
-def _waiting(conn: Connection, queue: _Queue, command_type: str) -> int:
+def _waiting(conn: Connection, queue: _Queue, command_type: str) -> tuple[int, int]:
+    """How many wait, and the number below which every transaction is over."""
     row = conn.one(
         SQL.count_held_back if queue.zone_id is None else SQL.count_held_back_in_zone,
         site_id=queue.site_id,
@@ -292,4 +300,4 @@ def _waiting(conn: Connection, queue: _Queue, command_type: str) -> int:
         command_type=command_type,
         count_max=HELD_BACK_COUNT_MAX,
     )
-    return int(row["count"]) if row else 0
+    return (int(row["count"]), int(row["horizon"])) if row else (0, 0)

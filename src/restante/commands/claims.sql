@@ -116,7 +116,17 @@ WHERE id = :id
 
 -- name: count_held_back
 -- How many of a type wait for its window, up to a bound.
-SELECT COUNT(*) AS count FROM (
+SELECT COUNT(*) AS count, 0 AS horizon FROM (
+    SELECT 1 FROM miner_commands
+    WHERE zone_id IN (SELECT id FROM edge_zones WHERE site_id = :site_id) AND command_type = :command_type
+        AND status = 'pending' AND next_attempt_at IS NULL
+    LIMIT :count_max
+) AS waiting
+
+-- name: count_held_back@postgres
+-- And, for other nodes, below which number every transaction is over. None that changes the site's queue can have been
+-- committed since it was read, as the site is locked.
+SELECT COUNT(*) AS count, CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT) AS horizon FROM (
     SELECT 1 FROM miner_commands
     WHERE zone_id IN (SELECT id FROM edge_zones WHERE site_id = :site_id) AND command_type = :command_type
         AND status = 'pending' AND next_attempt_at IS NULL
@@ -125,7 +135,15 @@ SELECT COUNT(*) AS count FROM (
 
 -- name: count_held_back_in_zone
 -- The same for one zone.
-SELECT COUNT(*) AS count FROM (
+SELECT COUNT(*) AS count, 0 AS horizon FROM (
+    SELECT 1 FROM miner_commands
+    WHERE zone_id = :zone_id AND command_type = :command_type AND status = 'pending' AND next_attempt_at IS NULL
+    LIMIT :count_max
+) AS waiting
+
+-- name: count_held_back_in_zone@postgres
+-- As for sites.
+SELECT COUNT(*) AS count, CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT) AS horizon FROM (
     SELECT 1 FROM miner_commands
     WHERE zone_id = :zone_id AND command_type = :command_type AND status = 'pending' AND next_attempt_at IS NULL
     LIMIT :count_max

@@ -34,12 +34,15 @@ from restante.commands.routes_telemetry import TelemetryRoutes
 from restante.commands.rule_evaluation import RuleEvaluation
 from restante.commands.rule_firing import Firing
 from restante.commands.rule_timer import RuleTimer
+from restante.commands.site_changes import SiteChanges
 from restante.commands.site_neighbours import SiteMessage, SiteNeighbours
 from restante.commands.totals import CommandTotals
+from restante.commands.window_gate import WindowGate
 from restante.database.database import Database
 from restante.database.writer import ForeignCommit
 from restante.delivery.presence import Presence
 from restante.delivery.retention import Sweep
+from restante.delivery.window_copies import WindowCopies
 from restante.identity.callers import CollectorRevoked
 from restante.identity.collector_tokens import CollectorTokens
 from restante.identity.master_key import MasterKey
@@ -78,7 +81,13 @@ class CommandsOptions:
 
 class CommandsParts:
     def __init__(
-        self, database: Database, master_key: MasterKey, tokens: CollectorTokens, options: CommandsOptions
+        self,
+        database: Database,
+        master_key: MasterKey,
+        tokens: CollectorTokens,
+        options: CommandsOptions,
+        copies: WindowCopies | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._database = database
         self._tokens = tokens
@@ -88,7 +97,9 @@ class CommandsParts:
         self.totals = CommandTotals()
         self.presence = Presence(database, collectors.write_last_seen)
         claims = ClaimOptions(options.lease_seconds, options.rates, options.is_signed)
-        self.poll = CommandPoll(database, self.trail, self.box, claims, self.presence, self.totals)
+        self.changes = SiteChanges()
+        gate = None if copies is None else WindowGate(copies, self.changes, options.rates, clock)
+        self.poll = CommandPoll(database, self.trail, self.box, claims, self.presence, self.totals, gate)
         acks = AckOptions(self.box, options.is_signed and options.is_ack_nonce_required)
         self.desk = AckDesk(database, self.trail, acks, self.totals)
         self.recovery = LeaseRecovery(database, self.trail)
@@ -99,6 +110,7 @@ class CommandsParts:
     def join(self, node: str, send: Callable[[SiteMessage], None]) -> None:
         """Be one of several nodes, of this name; `send` tells the others."""
         self.neighbours = SiteNeighbours(self.poll.bell, node, send, time.monotonic)
+        self.neighbours.on_change = self.changes.changed
         self.poll.on_served = self.neighbours.served
         self.poll.on_left_behind = self.neighbours.left_behind
 

@@ -2,6 +2,7 @@
 
     known to be quiet ──▶ an empty answer, or parked for up to `wait` seconds      no I/O
     anything else     ──▶ one claim ──▶ commands, an empty answer, or parked
+                      └─▶ or none, where copies of the windows show that it would find them full
 
 Knows nothing of HTTP framing: the ASGI route and the fast lane both call `start` with a `reply` to be called once.
 Must always hold: a poll is parked only if nobody has rung since its last look began, so whatever comes later wakes
@@ -11,6 +12,7 @@ whose client hung up meanwhile is offered again when its lease runs out, as one 
 
 import time
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from functools import partial
 
 import msgspec
@@ -22,6 +24,7 @@ from restante.commands.polled import PollAnswer, poll_answer
 from restante.commands.refusals import refusal_answer
 from restante.commands.site_bell import Quiet, SiteBell
 from restante.commands.totals import CommandTotals
+from restante.commands.window_gate import WindowGate
 from restante.commands.wire import iso
 from restante.database.database import Database
 from restante.database.hot import Failed, HotCall, HotOperation
@@ -33,10 +36,21 @@ LIMIT_DEFAULT = 10
 LIMIT_MAX = 50
 WAIT_MAX_SECONDS = 30
 NEVER = float("inf")
+NEWS_SECONDS = 1.0
 
 Reply = Callable[[Answer], None]
 
 _encoder = msgspec.json.Encoder()
+
+
+class _AtTheGate:
+    """A claim that may not have to be made."""
+
+    def cancel(self) -> None:
+        """Nothing was begun: who has gone is left out when the gate answers."""
+
+
+AT_THE_GATE = _AtTheGate()
 
 
 class ParkedClaim:
@@ -51,7 +65,7 @@ class ParkedClaim:
         self.waits = waits
         self.reply = reply
         self.looked_at = -1
-        self.claiming: HotCall[Claim, Claimed] | None = None
+        self.claiming: HotCall[Claim, Claimed] | _AtTheGate | None = None
         self.over = False
 
 
@@ -64,6 +78,7 @@ class CommandPoll:
         options: ClaimOptions,
         presence: Presence,
         totals: CommandTotals,
+        gate: WindowGate | None = None,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -76,6 +91,7 @@ class CommandPoll:
         self._options = options
         self._presence = presence
         self._totals = totals
+        self._gate = gate
         self._monotonic = monotonic
         self._is_closing = False
         # How many claims of a site are under way, and whether the last one to return left something behind.
@@ -159,7 +175,27 @@ class CommandPoll:
     def _claim(self, poll: ParkedClaim) -> None:
         self._claiming[poll.site_id] = self._claiming.get(poll.site_id, 0) + 1
         poll.looked_at = self.bell.last_ring(poll.site_id)
-        then = partial(self._claimed, poll, poll.looked_at)
+        if self._may_be_turned_away(poll):
+            poll.claiming = AT_THE_GATE
+        else:
+            self._submit(poll, poll.looked_at)
+
+    def _may_be_turned_away(self, poll: ParkedClaim) -> bool:
+        """Whether the gate is asked first; not where there is news, which nobody may have looked at yet."""
+        if self._gate is None or self.bell.was_rung_within(poll.site_id, NEWS_SECONDS):
+            return False
+        return self._gate.ask(poll.claim, partial(self._at_the_gate, poll, poll.looked_at))
+
+    def _at_the_gate(self, poll: ParkedClaim, looked_at: int, found: Claimed | None) -> None:
+        if poll.over:
+            self._claimed(poll, looked_at, Failed(CancelledError()))
+        elif found is not None:
+            self._claimed(poll, looked_at, found)
+        else:
+            self._submit(poll, looked_at)
+
+    def _submit(self, poll: ParkedClaim, looked_at: int) -> None:
+        then = partial(self._claimed, poll, looked_at)
         poll.claiming = self._database.submit_hot(self._claims, poll.claim, then)
 
     def _claimed(self, poll: ParkedClaim, looked_at: int, outcome: Claimed | Failed) -> None:
@@ -175,6 +211,8 @@ class CommandPoll:
             self._pass_on(poll, looked_at, found)
 
     def _conclude(self, poll: ParkedClaim, looked_at: int, found: Claimed) -> None:
+        if self._gate is not None:
+            self._gate.tell(poll.claim, found)
         quiet = self._learn(poll, looked_at, found)
         if found.commands:
             self._give(poll, found)

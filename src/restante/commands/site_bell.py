@@ -42,7 +42,8 @@ class SiteBell(Generic[Waiter]):
         self._quiet: dict[int, dict[int | None, Quiet]] = {}
         self._rings = 0
         self._forgotten_at = 0
-        self._rung_at: dict[int, int] = {}
+        # Site → the number of its last ring, and the moment.
+        self._rung_at: dict[int, tuple[int, float]] = {}
         # Dictionaries keep the order of arrival and let go of anybody in one step.
         self._waiting: dict[int, dict[Waiter, None]] = {}
         self._timers: dict[int, tuple[float, asyncio.TimerHandle]] = {}
@@ -57,7 +58,12 @@ class SiteBell(Generic[Waiter]):
         return found if found is not None and self._monotonic() < found.until else None
 
     def last_ring(self, site_id: int) -> int:
-        return self._rung_at.get(site_id, self._forgotten_at)
+        rung = self._rung_at.get(site_id)
+        return self._forgotten_at if rung is None else rung[0]
+
+    def was_rung_within(self, site_id: int, seconds: float) -> bool:
+        rung = self._rung_at.get(site_id)
+        return rung is not None and self._monotonic() - rung[1] < seconds
 
     def learn(self, site_id: int, zone_id: int | None, quiet: Quiet, looked_at: int) -> None:
         """Remember what a look has found that began after the given ring."""
@@ -77,7 +83,7 @@ class SiteBell(Generic[Waiter]):
         self._rings += 1
         if len(self._rung_at) >= SITES_MAX:
             self.forget_all()
-        self._rung_at[site_id] = self._rings
+        self._rung_at[site_id] = (self._rings, self._monotonic())
         self._quiet.pop(site_id, None)
 
     def forget_all(self) -> None:

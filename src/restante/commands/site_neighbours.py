@@ -96,6 +96,8 @@ class SiteNeighbours:
         self._owed: dict[int, _Owed] = {}
         self._woken_here: set[int] = set()
         bell.on_first_waiting = self.waits_here
+        # Told of every change of a site's queue, with the number of its commit.
+        self.on_change: Callable[[int, int], None] = lambda _site_id, _commit_id: None
 
     def waits_here(self, site_id: int) -> None:
         """Somebody begins to wait at a site where nobody did."""
@@ -210,6 +212,7 @@ class SiteNeighbours:
             del self._owed[site_id]
 
     def _note(self, site_id: int, ring_id: int, tried: tuple[str, ...]) -> None:
+        self.on_change(site_id, ring_id)
         if len(self._rings) >= SITES_MAX:
             self._rings.clear()
         known = self._rings.get(site_id)

@@ -46,8 +46,8 @@ class Hearer(Protocol):
     def back(self) -> None:
         """From now on everything is heard; what was told before is not known."""
 
-    def clock(self, now_ms: int) -> None:
-        """The database's time, about every second."""
+    def looked(self, now_ms: int, next_id: int) -> None:
+        """The database's time, about every second; what was committed before it has a lower number than this."""
 
 
 class Told(NamedTuple):
@@ -161,7 +161,7 @@ class Exchange:
     def _look(self) -> None:
         horizon = self._horizons[0][1] if self._horizons else None
         look = self._read(lambda conn: notices.look(conn, self._node, horizon))
-        self._hearer.clock(look.now_ms)
+        self._hearer.looked(look.now_ms, look.next_id)
         for notice in look.found:
             if notice.commit_id not in self._heard_ids:
                 self._heard_ids.add(notice.commit_id)

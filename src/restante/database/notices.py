@@ -32,11 +32,13 @@ class Notice(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What a look has found, the horizon to look from next, and the database's time."""
+    """What a look has found, the horizon to look from next, and the database's time. Everything that was committed
+    before it has a lower number than `next_id`."""
 
     found: list[Notice]
     horizon: int
     now_ms: int
+    next_id: int
 
 
 def keep(conn: Connection, node: str, message: str) -> Notice:
@@ -49,12 +51,12 @@ def keep(conn: Connection, node: str, message: str) -> Notice:
 def look(conn: Connection, node: str, horizon: int | None) -> Look:
     """What the others have kept since the horizon; without one, nothing, but from where to look next."""
     row = conn.one(SQL.horizon)
-    following = int(row["commit_id"]) if row is not None else 0
+    following, next_id = (int(row["commit_id"]), int(row["next_id"])) if row is not None else (0, 0)
     if horizon is None:
-        return Look([], following, conn.now_ms)
+        return Look([], following, conn.now_ms, next_id)
     before_ms = conn.now_ms - TOLD_WITHIN_MS
     rows = conn.all(SQL.since, node=node, horizon=horizon, before_ms=before_ms)
-    return Look([Notice(**row) for row in rows], following, conn.now_ms)
+    return Look([Notice(**row) for row in rows], following, conn.now_ms, next_id)
 
 
 def message_of(conn: Connection, commit_id: int) -> str | None:

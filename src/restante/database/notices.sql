@@ -12,12 +12,13 @@ VALUES (CAST(CAST(pg_current_xact_id() AS TEXT) AS BIGINT), :node, :now_ms, :mes
 RETURNING commit_id
 
 -- name: horizon
--- Every transaction with a lower number is over.
-SELECT COALESCE(MAX(commit_id), 0) + 1 AS commit_id FROM notices
+-- Every transaction with a lower number is over; and none with a higher one, or this one, has begun.
+SELECT COALESCE(MAX(commit_id), 0) + 1 AS commit_id, COALESCE(MAX(commit_id), 0) + 1 AS next_id FROM notices
 
 -- name: horizon@postgres
 -- The server knows which transactions are not over yet; the newest notice says nothing about those.
-SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT) AS commit_id
+SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT) AS commit_id,
+    CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS TEXT) AS BIGINT) AS next_id
 
 -- name: since
 -- What other nodes have kept from a transaction on, unless it is so new that they are about to tell it.

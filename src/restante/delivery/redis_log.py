@@ -24,7 +24,7 @@ from restante.core.cursor import Head, Position
 from restante.database.database import Database
 from restante.delivery import log
 from restante.delivery.log import LogEntry, Published, Reading
-from restante.delivery.redis_connection import Command, RedisAway, RedisConnection, RedisRefused
+from restante.delivery.redis_connection import Command
 from restante.delivery.redis_servers import RedisServers, stream_key
 
 logger = structlog.get_logger()
@@ -78,7 +78,7 @@ class RedisLog:
 
     async def read(self, wanted: list[StreamRead]) -> list[Reading | None]:
         """Each one's reading, all in one trip to each server; None where the stream does not prove it."""
-        replies = await self._ask([(stream_key(each.device_id), _read_command(each)) for each in wanted])
+        replies = await self.servers.ask([(stream_key(each.device_id), _read_command(each)) for each in wanted])
         readings = [_proven(each, reply) for each, reply in zip(wanted, replies, strict=True)]
         await self._prove_ends(wanted, readings)
         for each, reply, reading in zip(wanted, replies, readings, strict=True):
@@ -109,7 +109,7 @@ class RedisLog:
     async def ends(self, device_ids: list[int]) -> list[Position | None]:
         """Where each device's stream ends; None if that is not known, or nowhere."""
         keys = [stream_key(device_id) for device_id in device_ids]
-        replies = await self._ask([(key, ("XREVRANGE", key, "+", "-", "COUNT", 1)) for key in keys])
+        replies = await self.servers.ask([(key, ("XREVRANGE", key, "+", "-", "COUNT", 1)) for key in keys])
         return [_position(reply[0][0]) if isinstance(reply, list) and reply else None for reply in replies]
 
     async def settled(self) -> None:
@@ -134,7 +134,7 @@ class RedisLog:
             for device_id, all_of_it in by_device.items()
             for run in _runs(all_of_it)
         ]
-        replies = await self._ask(asked)
+        replies = await self.servers.ask(asked)
         self.totals.copied += sum(isinstance(reply, int) for reply in replies)
 
     def _rebuild_soon(self, device_id: int) -> None:
@@ -160,30 +160,8 @@ class RedisLog:
             return
         if reading.entries:
             key = stream_key(device_id)
-            (reply,) = await self._ask([(key, rebuild_command(key, reading.entries))])
+            (reply,) = await self.servers.ask([(key, rebuild_command(key, reading.entries))])
             self.totals.rebuilt += reply == 1
-
-    async def _ask(self, asked: list[tuple[bytes, Command]]) -> list[Any]:
-        """The replies, in order; what could not be asked is answered by the exception that says why."""
-        by_master: dict[RedisConnection | None, list[int]] = defaultdict(list)
-        for index, (key, _command) in enumerate(asked):
-            by_master[self.servers.connection_for(key)].append(index)
-        replies: list[Any] = [None] * len(asked)
-
-        async def ask_master(master: RedisConnection | None, indices: list[int]) -> None:
-            try:
-                if master is None:
-                    raise RedisAway("not connected")
-                found = await master.ask([asked[index][1] for index in indices])
-            except RedisAway as away:
-                found = [away] * len(indices)
-            for index, reply in zip(indices, found, strict=True):
-                replies[index] = reply
-                if isinstance(reply, RedisRefused):
-                    self.servers.doubt(reply)
-
-        await asyncio.gather(*(ask_master(master, indices) for master, indices in by_master.items()))
-        return replies
 
 
 def _runs(published: list[Published]) -> Iterable[list[Published]]:

@@ -1,4 +1,4 @@
-"""The Redis servers that hold the streams: found, connected to, listened to, and watched.
+"""The Redis servers that hold streams and windows: found, connected to, listened to, and watched.
 
     find masters ─▶ connect to each, tracking on ─▶ up ──a connection lost, a master no longer one──▶ down ─▶ again
 
@@ -12,13 +12,14 @@ connected and tracking, and whatever was heard about before is void when it come
 
 import asyncio
 from binascii import crc_hqx
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
 
 from restante.delivery.redis_address import RedisAddress
-from restante.delivery.redis_connection import RedisAway, RedisConnection, RedisRefused, connect
+from restante.delivery.redis_connection import Command, RedisAway, RedisConnection, RedisRefused, connect
 
 log = structlog.get_logger()
 
@@ -71,6 +72,33 @@ class RedisServers:
             return next(iter(self._masters.values()), None)
         slot = slot_of(key)
         return next((master for first, last, master in self._slots if first <= slot <= last), None)
+
+    async def ask(self, asked: Sequence[tuple[bytes, Command]]) -> list[Any]:
+        """The replies to commands, each with the key it is about, in their order; in one trip to each master. What
+        could not be asked is answered by the exception that says why."""
+        by_master: dict[RedisConnection | None, list[int]] = defaultdict(list)
+        for index, (key, _command) in enumerate(asked):
+            by_master[self.connection_for(key)].append(index)
+        if len(by_master) == 1:
+            return await self._ask_master(next(iter(by_master)), [command for _key, command in asked])
+        replies: list[Any] = [None] * len(asked)
+        trips = [self._ask_master(each, [asked[index][1] for index in own]) for each, own in by_master.items()]
+        for own, found in zip(by_master.values(), await asyncio.gather(*trips), strict=True):
+            for index, reply in zip(own, found, strict=True):
+                replies[index] = reply
+        return replies
+
+    async def _ask_master(self, master: RedisConnection | None, commands: list[Command]) -> list[Any]:
+        try:
+            if master is None:
+                raise RedisAway("not connected")
+            replies = await master.ask(commands)
+        except RedisAway as away:
+            return [away] * len(commands)
+        for reply in replies:
+            if isinstance(reply, RedisRefused):
+                self.doubt(reply)
+        return replies
 
     def doubt(self, refusal: RedisRefused) -> None:
         """An answer that shows that a master is none any more, or has given slots away: find out anew."""

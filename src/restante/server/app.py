@@ -117,9 +117,16 @@ class Node:
             self.database, master_key, push_options(settings), events.bases(), settings.public_url
         )
         self.signals = self._signals(events)
-        self.commands = CommandsParts(self.database, master_key, self.collector_tokens, commands_options(settings))
-        self.presence = Presence(self.database)
         self.redis = RedisParts(settings.redis_url, self.database)
+        self.commands = CommandsParts(
+            self.database,
+            master_key,
+            self.collector_tokens,
+            commands_options(settings),
+            self.redis.windows,
+            self.clock,
+        )
+        self.presence = Presence(self.database)
         self.poll = Poll(self.redis.reader, self.presence, poll_options(settings))
         self.redis.ring_for(self.poll)
         self.dispatcher = Dispatcher(self.database, dispatcher_options(settings), self.append)

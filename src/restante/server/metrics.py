@@ -88,6 +88,7 @@ METRICS = {
     "restante_redis_copies": Meaning(CounterMetricFamily, "Runs of signals copied to streams."),
     "restante_redis_rebuilds": Meaning(CounterMetricFamily, "Streams rebuilt from the database."),
     "restante_redis_rings": Meaning(CounterMetricFamily, "Changes of streams by others, heard from Redis."),
+    "restante_redis_windows": Meaning(CounterMetricFamily, "Claims that Redis was asked about first.", "outcome"),
     "restante_notices": Meaning(
         CounterMetricFamily, "Other nodes' commits heard of: told by them, or found by looking.", "how"
     ),

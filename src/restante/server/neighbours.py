@@ -146,8 +146,9 @@ class Neighbours:
     def back(self) -> None:
         self._in_loop(self._look_again)
 
-    def clock(self, now_ms: int) -> None:
+    def looked(self, now_ms: int, next_id: int) -> None:
         self._node.clock.set(now_ms)
+        self._in_loop(self._node.commands.changes.told_number, next_id)
 
     def _in_loop(self, work: Callable[..., None], *args: object) -> None:
         # After the loop has closed nobody is left to be told.
@@ -208,6 +209,7 @@ class Neighbours:
         node.collector_tokens.forget_all()
         node.poll.bell.forget_all()
         node.commands.poll.bell.forget_all()
+        node.commands.changes.lost_touch()
         node.events.poll.bell.forget_all()
 
     def _look_again(self) -> None:

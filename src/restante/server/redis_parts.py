@@ -9,6 +9,8 @@ from restante.delivery.redis_address import RedisAddress
 from restante.delivery.redis_log import RedisLog, RedisTotals
 from restante.delivery.redis_reader import RedisReader
 from restante.delivery.redis_servers import RedisServers
+from restante.delivery.redis_windows import RedisWindows
+from restante.delivery.window_copies import WindowTotals
 from restante.server.services import Service
 from restante.updates.poll import Poll
 from restante.updates.stream_rings import StreamRings
@@ -17,6 +19,7 @@ from restante.updates.stream_rings import StreamRings
 class RedisParts:
     def __init__(self, address: RedisAddress | None, database: Database) -> None:
         self.log = None if address is None else RedisLog(RedisServers(address), database)
+        self.windows = None if self.log is None else RedisWindows(self.log.servers)
         self.reader: ReadsLog = LogReader(database) if self.log is None else RedisReader(database, self.log)
 
     def ring_for(self, poll: Poll) -> None:
@@ -49,3 +52,7 @@ class RedisParts:
         yield "restante_redis_copies", None, totals.copied
         yield "restante_redis_rebuilds", None, totals.rebuilt
         yield "restante_redis_rings", None, totals.rings
+        windows = WindowTotals() if self.windows is None else self.windows.totals
+        yield "restante_redis_windows", "refused", windows.refused
+        yield "restante_redis_windows", "passed", windows.passed
+        yield "restante_redis_windows", "fallback", windows.fallbacks

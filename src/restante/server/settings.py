@@ -196,7 +196,7 @@ class Settings:
     redis_url: Annotated[
         RedisAddress | None,
         RedisUrl(),
-        "Where Redis is, if the log is to have a fast copy in its streams.",
+        "Where Redis is, if the log is to have a fast copy in its streams, and rate windows one in sorted sets.",
     ] = None
     outbox: Annotated[
         OutsideAddresses,
