@@ -78,6 +78,13 @@ def test_a_commit_is_durable_before_it_counts(postgres: PostgresServer) -> None:
     postgres.drop(url)
 
 
+def test_statements_are_not_compiled(conn: PostgresConnection) -> None:
+    """To compile one takes longer than to run it a thousand times, and is done anew whenever it is run."""
+    row = conn.one(asked("SELECT current_setting('jit') AS said"))
+    assert row is not None
+    assert row["said"] == "off"
+
+
 def test_numbers_truths_bytes_and_nothing_go_in_and_come_out(conn: PostgresConnection) -> None:
     conn.run_script("CREATE TABLE t (a INTEGER, b INTEGER, c BLOB, d REAL, e TEXT);")
     insert = asked("INSERT INTO t (a, b, c, d, e) VALUES (:a, :b, :c, :d, :e) RETURNING *")

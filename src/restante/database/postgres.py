@@ -54,7 +54,10 @@ CONNECTION_DEFAULTS = {
 }
 # As many as the server has room for in every connection (max_locks_per_transaction).
 LOCKS_MAX = 64
+# Statements are short and run often; where the planner guesses at many rows, as it does before a table's statistics are
+# first collected, compiling one would take hundreds of milliseconds, each time.
 _SET_UP = """
+SET jit = off;
 SET lock_timeout = '10s';
 SET idle_in_transaction_session_timeout = '60s';
 SET client_min_messages = warning;
