@@ -5,8 +5,6 @@ settings they hold.
 the name they were made under, and whatever a step has saved of its answer.
 """
 
-import tomllib
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -125,11 +123,3 @@ class Case(msgspec.Struct, forbid_unknown_fields=True):
 class CaseFile(msgspec.Struct, forbid_unknown_fields=True):
     case: list[Case]
     settings: dict[str, Any] = {}
-
-
-def read_files(folder: Path) -> dict[str, CaseFile]:
-    """Every file of the folder by its name."""
-    found = {}
-    for path in sorted(folder.glob("*.toml")):
-        found[path.stem] = msgspec.convert(tomllib.loads(path.read_text("utf-8")), CaseFile)
-    return found

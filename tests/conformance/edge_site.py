@@ -1,21 +1,14 @@
-"""One way to a node for the cases of edge commands: through the application, or through a socket behind the fast lane.
+"""The world of the cases of edge commands.
 
 For each case there is a new site: with two zones, miners, a collector of the whole site, a second one, one of the
 eastern zone, a revoked one, and a foreign site beside it.
 """
 
-import asyncio
 import gzip
-import hashlib
-import hmac
 import json
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 
 from restante.commands import collectors, creation, miners, sites
@@ -23,22 +16,28 @@ from restante.commands.audit import AuditEntry, AuditTrail
 from restante.commands.collectors import NewCollector
 from restante.commands.creation import CommandWish
 from restante.commands.miners import MinerWish
-from restante.commands.poll import WAIT_MAX_SECONDS
 from restante.commands.wire import parse_iso
 from restante.database.connection import Connection
 from restante.database.queries import Query
 from restante.identity import api_keys
 from restante.identity.callers import Role
 from restante.server.options import commands_options
-from restante.server.settings import DECLARED
-from tests.conformance.command_cases import Made, Step
+from tests.conformance.cases import body_of, filled, found_at
+from tests.conformance.command_answers import check_answer, signature_by_formula
+from tests.conformance.command_cases import Case, Made, Step
+from tests.conformance.runner import Request, World
 from tests.conftest import ManualClock
 from tests.identity.population import add_device, add_user
+from tests.server.inhabited import dump
 from tests.server.serving import Served, WireAnswer
 
 # The specification's own moment, 2026-01-18T10:00:00Z.
 START_MS = 1_768_730_400_000
 ACTOR = "tests"
+# Beside the trail, the ids that will be given next: one may be passed over without anything having changed.
+NOT_COMPARED = {"command_audit", "audit_checkpoints", "sqlite_sequence"}
+
+Dump = dict[str, list[tuple[Any, ...]]]
 
 _SITE_42 = Query("site_42", "INSERT INTO edge_sites (id, name, created_at) VALUES (42, 'forty-two', 0)")
 _ZONE_5 = Query(
@@ -46,30 +45,22 @@ _ZONE_5 = Query(
 )
 _RENAME = Query("rename", "UPDATE miner_commands SET command_id = :new WHERE command_id = :old")
 _EVENTS = Query("events", "SELECT event FROM command_audit WHERE chain = :chain ORDER BY n")
-_NAME = re.compile(r"\{(\w+)\}")
 _DRAWN = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{64}|cmd_[0-9a-f]{24}|\bed_[\w-]{20,}")
 
 
-class Way(ABC):
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        self.clock = ManualClock()
-        self.clock.now_ms = START_MS
-        read = {name: DECLARED[name].kind.read(value) for name, value in settings.items()}
-        self.served = Served(folder, clock=self.clock, is_still=True, **read)
-        self.node = self.served.node
+class EdgeSite(World[Case, Step]):
+    def __init__(self, served: Served, clock: ManualClock) -> None:
+        super().__init__(served, clock)
+        clock.now_ms = START_MS
         self._options = commands_options(self.node.settings)
-        self._keys = {role.name: self._write(api_keys.create, role.name, role)[1] for role in Role}
+        self._keys = {role.name: self.write(api_keys.create, role.name, role)[1] for role in Role}
         user_id = add_user(self.node.database)
         device_token = self.node.tokens.mint(user_id, add_device(self.node.database, user_id))
         self._keys |= {"device": device_token, "garbage": "garbage"}
-        self._write(_add_site_42, self.node.commands.trail)
+        self.write(_add_site_42, self.node.commands.trail)
         self._sites = 0
 
-    @abstractmethod
-    def ask(self, step: Step, meanwhile: Callable[[], None]) -> WireAnswer:
-        """The answer to the step's request; what happens meanwhile happens when it waits."""
-
-    def begin(self, at_site_42: bool) -> None:
+    def begin(self, case: Case) -> None:
         """A new site, and the moment at which every case begins."""
         self.clock.now_ms = START_MS
         self.bound: dict[str, Any] = {}
@@ -77,10 +68,10 @@ class Way(ABC):
         self._hired: dict[str, NewCollector] = {}
         self._old_secret = ""
         self._sites += 1
-        self._write(self._furnish, 42 if at_site_42 else None)
+        self.write(self._furnish, 42 if case.at_site_42 else None)
         for hired in self._hired.values():
             self.served.wait_for(self.node.collector_tokens.verify(hired.token))
-        self._write(collectors.revoke, self.node.commands.trail, self._hired["revoked"].id, ACTOR)
+        self.write(collectors.revoke, self.node.commands.trail, self._hired["revoked"].id, ACTOR)
         self.served.call(self.node.collector_tokens.forget_all)
         for name in ("collector", "second", "zoned", "foreign"):
             self.served.wait_for(self.node.collector_tokens.verify(self._hired[name].token))
@@ -105,9 +96,22 @@ class Way(ABC):
 
     # What happens beside requests.
 
+    def happen(self, step: Step) -> None:
+        if step.create is not None:
+            self.create(step.create)
+        elif step.advance is not None:
+            self.advance(step.advance)
+        elif step.act is not None:
+            getattr(self, step.act)()
+
+    def meanwhile(self, step: Step) -> None:
+        if step.meanwhile:
+            self.served.until(lambda: self.waiting_count() == 1)
+            self.create(step.meanwhile)
+
     def create(self, made: list[Made]) -> None:
         for each in made:
-            self.bound[each.name] = self._write(self._create, each)
+            self.bound[each.name] = self.write(self._create, each)
 
     def _create(self, conn: Connection, made: Made) -> str:
         targets = None if made.targets is None else [self.bound[name] for name in made.targets]
@@ -139,13 +143,13 @@ class Way(ABC):
         self.served.call(self.node.commands.tick, self.clock.now_ms / 1000)
 
     def revoke(self) -> None:
-        self._write(collectors.revoke, self.node.commands.trail, self._hired["collector"].id, ACTOR)
+        self.write(collectors.revoke, self.node.commands.trail, self._hired["collector"].id, ACTOR)
         self.served.until(lambda: self.node.collector_tokens.cached_count == 0)
 
     def rotate_secret(self) -> None:
         commands, hired = self.node.commands, self._hired["collector"]
         overlap = self._options.secret_overlap_seconds
-        secret = self._write(collectors.rotate_secret, commands.trail, commands.box, hired.id, overlap, ACTOR)
+        secret = self.write(collectors.rotate_secret, commands.trail, commands.box, hired.id, overlap, ACTOR)
         self._old_secret = hired.hmac_secret
         self._hired["collector"] = hired._replace(hmac_secret=secret)
 
@@ -156,18 +160,10 @@ class Way(ABC):
     # Requests.
 
     def filled(self, value: Any) -> Any:
-        """The value with what its names stand for; a text that is one name becomes that thing, a number for one."""
-        match value:
-            case str():
-                whole = _NAME.fullmatch(value)
-                if whole and whole[1] in self.bound:
-                    return self.bound[whole[1]]
-                return _NAME.sub(lambda name: str(self.bound.get(name[1], name[0])), value)
-            case list():
-                return [self.filled(each) for each in value]
-            case dict():
-                return {key: self.filled(each) for key, each in value.items()}
-        return value
+        return filled(value, self.bound)
+
+    def request(self, step: Step) -> Request:
+        return Request(*self.target(step), self.headers(step), self.body(step))
 
     def target(self, step: Step) -> tuple[str, str]:
         method, path = step.target()
@@ -202,6 +198,19 @@ class Way(ABC):
 
     # What came of it.
 
+    def look(self, step: Step) -> tuple[int, Dump | None]:
+        return len(self.events()), None if step.expected.changes is None else self.things()
+
+    def check(self, step: Step, answer: WireAnswer, before: tuple[int, Dump | None]) -> None:
+        expected, (events, things) = step.expected, before
+        check_answer(self, expected, answer)
+        if things is not None:
+            assert (self.things() != things) == expected.changes
+        if expected.audit is not None:
+            assert self.events()[events:] == expected.audit
+        for name, where in step.save.items():
+            self.bound[name] = found_at(body_of(answer), where)
+
     def same_in_both(self, answer: WireAnswer) -> WireAnswer:
         """The answer without its date, and with what was drawn at random named in the order it was seen."""
 
@@ -213,54 +222,15 @@ class Way(ABC):
     def secret(self) -> str:
         return self._hired["collector"].hmac_secret
 
+    def things(self) -> Dump:
+        return {name: rows for name, rows in self.node.database.read_now(dump).items() if name not in NOT_COMPARED}
+
     def events(self) -> list[str]:
         rows = self.node.database.read_now(lambda conn: conn.all(_EVENTS, chain=self.bound["site"]))
         return [row["event"] for row in rows]
 
     def waiting_count(self) -> int:
         return self.node.commands.poll.bell.waiting_count
-
-    def _write(self, work: Callable[..., Any], *args: Any) -> Any:
-        return self.node.database.write_now(work, *args)
-
-
-class ByApplication(Way):
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        super().__init__(folder, settings)
-        self._application = self.node.application(with_lifespan=False)
-
-    def ask(self, step: Step, meanwhile: Callable[[], None]) -> WireAnswer:
-        answer = asyncio.run_coroutine_threadsafe(self._ask(step), self.served.loop)
-        meanwhile()
-        return answer.result(WAIT_MAX_SECONDS)
-
-    async def _ask(self, step: Step) -> WireAnswer:
-        method, path = self.target(step)
-        url = f"http://restante.test{path}"
-        request = httpx.Request(method, url, headers=self.headers(step), content=self.body(step))
-        response = await httpx.ASGITransport(self._application).handle_async_request(request)
-        # An ASGI server sends no body in answer to HEAD, whatever the application gives it.
-        body = b"" if method == "HEAD" else await response.aread()
-        return WireAnswer(response.status_code, response.headers.raw, body)
-
-
-class BySocket(Way):
-    def ask(self, step: Step, meanwhile: Callable[[], None]) -> WireAnswer:
-        (method, path), body = self.target(step), self.body(step)
-        lines = [f"{method} {path} HTTP/1.1", "Host: restante.test"]
-        lines += [f"{name}: {value}" for name, value in self.headers(step)]
-        if body or method == "POST":
-            lines.append(f"Content-Length: {len(body)}")
-        with self.served.connect() as wire:
-            wire.send("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
-            meanwhile()
-            return wire.answer(is_to_head=method == "HEAD")
-
-
-def signature_by_formula(fields: dict[str, Any], secret: str) -> str:
-    """The specification's own lines."""
-    canonical_json = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hmac.new(secret.encode("utf-8"), canonical_json.encode("utf-8"), hashlib.sha256).hexdigest()
 
 
 def _add_site_42(conn: Connection, trail: AuditTrail) -> None:

@@ -1,63 +1,52 @@
-"""One way to a node for the cases of event polling: through the application, or through a socket behind the fast lane.
+"""The world of the cases of event polling.
 
 For each case there are new clients: the one whose inbox it is, another, one without the scope, one with an expired
 token, a suspended one. The ids of events are the case's own, so what a case before it left behind is taken away.
 """
 
-import asyncio
 import re
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 
 from restante.database.connection import Connection
 from restante.database.queries import Query
 from restante.identity import api_keys
 from restante.identity.callers import ClientRevoked, Role
-from restante.server.settings import DECLARED
-from tests.conformance.event_cases import Step
+from tests.conformance.cases import filled
+from tests.conformance.event_answers import check_answer
+from tests.conformance.event_cases import Case, Step
+from tests.conformance.runner import Request, World
 from tests.conftest import START_MS, ManualClock
 from tests.events import bank
 from tests.events.bank import Customer
 from tests.identity.population import add_device, add_user
-from tests.server.serving import PATIENCE_SECONDS, Served, WireAnswer
+from tests.server.serving import Served, WireAnswer
 
-INTERACTION_ID = b"x-fapi-interaction-id"
+Inbox = list[tuple[Any, ...]]
 
 _CLEAR = [Query("clear", f"DELETE FROM {table}") for table in ("event_hand_outs", "event_texts", "event_inbox")]
 _STATES = Query("states", "SELECT jti, status FROM event_inbox ORDER BY id")
 _INBOX = Query("inbox", "SELECT * FROM event_inbox ORDER BY id")
-_NAME = re.compile(r"\{(\w+)\}")
 _UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-class Way(ABC):
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        self.clock = ManualClock()
-        read = {name: DECLARED[name].kind.read(value) for name, value in settings.items()}
-        self.served = Served(folder, clock=self.clock, is_still=True, **read)
-        self.node = self.served.node
+class EventBank(World[Case, Step]):
+    def __init__(self, served: Served, clock: ManualClock) -> None:
+        super().__init__(served, clock)
         user_id = add_user(self.node.database)
         device = self.node.tokens.mint(user_id, add_device(self.node.database, user_id))
-        admin = self._write(api_keys.create, "admin", Role.admin)[1]
+        admin = self.write(api_keys.create, "admin", Role.admin)[1]
         self._keys = {"device": device, "admin": admin, "garbage": "et_garbage"}
         self._cases = 0
 
-    @abstractmethod
-    def ask(self, step: Step, meanwhile: Callable[[], None]) -> WireAnswer:
-        """The answer to the step's request; what happens meanwhile happens when it waits."""
-
-    def begin(self) -> None:
+    def begin(self, case: Case) -> None:
         """New clients, empty inboxes, and the moment at which every case begins."""
         self._cases += 1
         self.clock.now_ms = START_MS
         self.bound: dict[str, Any] = {}
-        self._customers = self._write(self._furnish)
+        self._customers = self.write(self._furnish)
         self.served.call(self.node.events.poll.bell.ring_all)
         self.clock.advance(1)
         for name in ("client", "other", "unscoped"):
@@ -85,22 +74,30 @@ class Way(ABC):
         if step.ready is not None:
             self.put_ready(step.ready, step.of)
         elif step.unsigned is not None:
-            self._write(bank.put_unsigned, client, *step.unsigned)
+            self.write(bank.put_unsigned, client, *step.unsigned)
         elif step.advance is not None:
             self.clock.advance(step.advance)
             self.served.call(self.node.events.poll.bell.ring_all)
             self._tick()
         elif step.suspend is not None:
-            self._write(self._suspend, client)
+            self.write(self._suspend, client)
             self.served.until(lambda: self.node.client_tokens.cached_count == 0)
         for jti in step.sign or ():
-            self._write(bank.sign, client, jti)
+            self.write(bank.sign, client, jti)
         for jti in step.release or ():
-            self._write(bank.release, client, jti)
+            self.write(bank.release, client, jti)
         self._settle()
 
+    def meanwhile(self, step: Step) -> None:
+        if step.meanwhile or step.times_out:
+            self.served.until(lambda: self.waiting_count() == 1)
+        if step.meanwhile:
+            self.put_ready(step.meanwhile)
+        elif step.times_out:
+            self.served.call(self.time_out)
+
     def put_ready(self, jtis: list[str], of: str = "client") -> None:
-        self._write(bank.put_ready, self._customers[of].id, *jtis)
+        self.write(bank.put_ready, self._customers[of].id, *jtis)
 
     def _suspend(self, conn: Connection, client: int) -> None:
         bank.suspend(conn, client)
@@ -116,8 +113,9 @@ class Way(ABC):
 
     # Requests.
 
-    def filled(self, text: str) -> str:
-        return _NAME.sub(lambda name: str(self.bound.get(name[1], name[0])), text)
+    def request(self, step: Step) -> Request:
+        method, _, path = step.request.partition(" ")
+        return Request(method, path, self.headers(step), self.body(step))
 
     def body(self, step: Step) -> bytes:
         if step.body is not None:
@@ -125,7 +123,7 @@ class Way(ABC):
         return b"" if step.json is None else msgspec.json.encode(step.json)
 
     def headers(self, step: Step) -> list[tuple[str, str]]:
-        headers = [(name, self.filled(value)) for name, value in step.headers]
+        headers = [(name, str(filled(value, self.bound))) for name, value in step.headers]
         names = {name.lower() for name, _ in headers}
         if step.by != "nobody" and "authorization" not in names:
             customer = self._customers.get(step.by)
@@ -137,6 +135,18 @@ class Way(ABC):
 
     # What came of it.
 
+    def look(self, step: Step) -> Inbox | None:
+        return None if step.expected.changes is None else self.inbox()
+
+    def check(self, step: Step, answer: WireAnswer, before: Inbox | None) -> None:
+        check_answer(step, filled(step.expected.headers, self.bound), answer)
+        if before is not None:
+            assert (self.inbox() != before) == step.expected.changes
+        states = self.states()
+        assert {jti: states.get(jti, "gone") for jti in step.expected.states} == step.expected.states
+        for name, header in step.save.items():
+            self.bound[name] = (answer.header(header.encode()) or b"").decode()
+
     def same_in_both(self, answer: WireAnswer) -> WireAnswer:
         """The answer without its date, and with what was drawn at random named."""
         headers = [(name, _UUID.sub(b"<uuid>", value)) for name, value in answer.without_date().headers]
@@ -145,7 +155,7 @@ class Way(ABC):
     def states(self) -> dict[str, str]:
         return {row["jti"]: row["status"] for row in self.node.database.read_now(lambda conn: conn.all(_STATES))}
 
-    def inbox(self) -> list[tuple[Any, ...]]:
+    def inbox(self) -> Inbox:
         rows = self.node.database.read_now(lambda conn: conn.all(_INBOX))
         return [tuple(dict(row).values()) for row in rows]
 
@@ -156,40 +166,3 @@ class Way(ABC):
         """The end of the wait, as the lane and the application call for it."""
         for poll in self.node.events.poll.bell.everyone_waiting():
             self.node.events.poll.expire(poll)
-
-    def _write(self, work: Callable[..., Any], *args: Any) -> Any:
-        return self.node.database.write_now(work, *args)
-
-
-class ByApplication(Way):
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        super().__init__(folder, settings)
-        self._application = self.node.application(with_lifespan=False)
-
-    def ask(self, step: Step, meanwhile: Callable[[], None]) -> WireAnswer:
-        answer = asyncio.run_coroutine_threadsafe(self._ask(step), self.served.loop)
-        meanwhile()
-        return answer.result(PATIENCE_SECONDS)
-
-    async def _ask(self, step: Step) -> WireAnswer:
-        method, _, path = step.request.partition(" ")
-        url = f"http://restante.test{path}"
-        headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers(step)]
-        request = httpx.Request(method, url, headers=headers, content=self.body(step))
-        response = await httpx.ASGITransport(self._application).handle_async_request(request)
-        body = b"" if method == "HEAD" else await response.aread()
-        return WireAnswer(response.status_code, response.headers.raw, body)
-
-
-class BySocket(Way):
-    def ask(self, step: Step, meanwhile: Callable[[], None]) -> WireAnswer:
-        method, _, path = step.request.partition(" ")
-        body = self.body(step)
-        lines = [f"{method} {path} HTTP/1.1", "Host: restante.test"]
-        lines += [f"{name}: {value}" for name, value in self.headers(step)]
-        if body or method == "POST":
-            lines.append(f"Content-Length: {len(body)}")
-        with self.served.connect() as wire:
-            wire.send("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
-            meanwhile()
-            return wire.answer(is_to_head=method == "HEAD")

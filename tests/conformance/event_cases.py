@@ -5,8 +5,6 @@ settings they hold.
 and the ids of its events are the case's own, made unlike those of others by the runner.
 """
 
-import tomllib
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -63,6 +61,9 @@ class Step(msgspec.Struct, forbid_unknown_fields=True):
         others = (self.ready, self.unsigned, self.sign, self.release, self.advance, self.suspend)
         return all(each is None for each in others)
 
+    def is_hot(self) -> bool:
+        return self.hot
+
 
 class Case(msgspec.Struct, forbid_unknown_fields=True):
     name: str
@@ -73,11 +74,3 @@ class Case(msgspec.Struct, forbid_unknown_fields=True):
 class CaseFile(msgspec.Struct, forbid_unknown_fields=True):
     case: list[Case]
     settings: dict[str, Any] = {}
-
-
-def read_files(folder: Path) -> dict[str, CaseFile]:
-    """Every file of the folder by its name."""
-    found = {}
-    for path in sorted(folder.glob("*.toml")):
-        found[path.stem] = msgspec.convert(tomllib.loads(path.read_text("utf-8")), CaseFile)
-    return found

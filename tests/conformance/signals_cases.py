@@ -3,8 +3,6 @@
 `{name}` in a step stands for what a step before it has saved of its answer. Every case has two clients of its own.
 """
 
-import tomllib
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -27,7 +25,15 @@ class Step(msgspec.Struct, forbid_unknown_fields=True):
     json: Any = None
     headers: dict[str, str] = {}
     save: dict[str, str] = {}
+    times: int = 1
     expected: Expected = msgspec.field(default_factory=Expected)
+
+    def is_request(self) -> bool:
+        return True
+
+    def is_hot(self) -> bool:
+        """None of it is asked often enough to be."""
+        return False
 
 
 class Case(msgspec.Struct, forbid_unknown_fields=True):
@@ -38,11 +44,4 @@ class Case(msgspec.Struct, forbid_unknown_fields=True):
 
 class CaseFile(msgspec.Struct, forbid_unknown_fields=True):
     case: list[Case]
-
-
-def read_cases(folder: Path) -> list[tuple[str, Case]]:
-    found = []
-    for path in sorted(folder.glob("*.toml")):
-        file = msgspec.convert(tomllib.loads(path.read_text("utf-8")), CaseFile)
-        found += [(f"{path.stem}: {case.name}", case) for case in file.case]
-    return found
+    settings: dict[str, Any] = {}

@@ -1,7 +1,5 @@
-"""The conformance cases: read from their files, checked for slips of the pen."""
+"""The conformance cases of device updates: how things stand, one request, and what the answer must be."""
 
-import tomllib
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -64,16 +62,20 @@ class Case(msgspec.Struct, forbid_unknown_fields=True):
     request: Request = msgspec.field(default_factory=Request)
     # Whether the fast lane must have answered it; else it must not have.
     hot: bool = False
+    times: int = 1
+
+    @property
+    def step(self) -> "list[Case]":
+        """The one thing that happens."""
+        return [self]
+
+    def is_request(self) -> bool:
+        return True
+
+    def is_hot(self) -> bool:
+        return self.hot
 
 
 class CaseFile(msgspec.Struct, forbid_unknown_fields=True):
     case: list[Case]
-
-
-def read_cases(folder: Path) -> list[tuple[str, Case]]:
-    """Every case of the folder with the name it is reported under."""
-    found = []
-    for path in sorted(folder.glob("*.toml")):
-        file = msgspec.convert(tomllib.loads(path.read_text("utf-8")), CaseFile)
-        found += [(f"{path.stem}: {case.name}", case) for case in file.case]
-    return found
+    settings: dict[str, Any] = msgspec.field(default_factory=lambda: {"poll_burst": 3, "poll_rate_per_second": "0.001"})

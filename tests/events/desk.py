@@ -23,7 +23,7 @@ BASE = "https://bank.example"
 KEY = MasterKey(bytes(range(32)))
 
 
-async def _resolve(host: str, _port: int) -> list[str]:
+async def resolve(host: str, _port: int) -> list[str]:
     """As the world is in these tests: what ends in .example is public, what is inside is not, the rest is nowhere."""
     if host.endswith("inside.example"):
         return ["10.1.2.3"]
@@ -33,7 +33,7 @@ async def _resolve(host: str, _port: int) -> list[str]:
 
 
 def receiver_client() -> ReceiverClient:
-    return ReceiverClient(ClientOptions(), _resolve)
+    return ReceiverClient(ClientOptions(), resolve)
 
 
 class Desk:

@@ -37,7 +37,11 @@ from tests.updates.world import World
 
 ABSENT_ID = 999_999_999
 
-_TABLES = Query("tables", "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+_TABLES = Query(
+    "tables",
+    "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
+    (("postgres", "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"),),
+)
 _FAIL = Query("fail", "UPDATE device_update_outbox SET status = 'FAILED' WHERE id = :id")
 _NEWEST_ROW = Query("newest_row", "SELECT max(id) AS id FROM device_update_outbox")
 _OUTLIVE = Query("outlive", "UPDATE sessions SET expires_at = 1 WHERE user_id = :user_id")
@@ -130,10 +134,11 @@ def fill_path(route: Route, things: Things) -> str:
 
 
 def dump(conn: Connection) -> dict[str, list[tuple[Any, ...]]]:
-    """Every table with its rows."""
+    """Every table with its rows, in an order of their own: PostgreSQL has none."""
     names = [row["name"] for row in conn.all(_TABLES)]
     return {
-        name: [tuple(dict(row).values()) for row in conn.all(Query(name, f"SELECT * FROM {name}"))] for name in names
+        name: sorted((tuple(dict(row).values()) for row in conn.all(Query(name, f"SELECT * FROM {name}"))), key=repr)
+        for name in names
     }
 
 

@@ -90,7 +90,7 @@ class Served:
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        ticking = await self._stand_still() if self._is_still else None
+        still = await self._stand_still() if self._is_still else []
         lifespan = "off" if self._is_still else "on"
         fast = lifecycle.server_of(self.node, lifecycle.server_config(self.node, lifespan=lifespan))
         plain = uvicorn.Server(lifecycle.server_config(self.node, lifespan="off", http="httptools"))
@@ -100,11 +100,11 @@ class Served:
             await asyncio.sleep(0.002)
         self._is_ready.set()
         await serving
-        if ticking is not None:
-            ticking.cancel()
+        for task in still:
+            task.cancel()
 
-    async def _stand_still(self) -> "asyncio.Task[None]":
-        """The least that answers need: keys, what commits announce, and deadlines."""
+    async def _stand_still(self) -> "list[asyncio.Task[None]]":
+        """The least that answers need: keys, what commits announce, deadlines, and Redis if there is one."""
         node, loop = self.node, self.loop
 
         def pass_on(announced: list[object]) -> None:
@@ -117,7 +117,10 @@ class Served:
 
         node.database.on_commit(pass_on)
         await node.tokens.start()
-        return asyncio.create_task(tick())
+        tasks = [asyncio.ensure_future(service.run()) for service in node.redis.services()]
+        while node.redis.away():
+            await asyncio.sleep(0.002)
+        return [asyncio.create_task(tick()), *tasks]
 
 
 def _listening() -> socket.socket:

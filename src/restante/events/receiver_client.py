@@ -115,8 +115,8 @@ class ReceiverClient:
 
     def __init__(self, options: ClientOptions, resolve: Resolve | None = None) -> None:
         self.options = options
-        self._resolver = Resolver()
-        self._resolve = resolve or self._resolver
+        self.resolver = Resolver()
+        self.resolve = resolve or self.resolver
         # The system's authorities are many: they are read when first needed, unless there is something to check.
         self._tls = tls_context(options) if options.ca_file or options.certificate_file else None
 
@@ -124,7 +124,7 @@ class ReceiverClient:
         """NotReachable, with the reason, if we would not call this address."""
         try:
             async with asyncio.timeout(self.options.timeout_seconds):
-                await checked_addresses(self._resolve, url, self.options.allowed)
+                await checked_addresses(self.resolve, url, self.options.allowed)
         except TimeoutError:
             raise NotReachable(f"the host {url.host} is not resolved in time") from None
 
@@ -133,7 +133,7 @@ class ReceiverClient:
         if self._tls is None:
             self._tls = tls_context(self.options)
         problem = ""
-        for address in await checked_addresses(self._resolve, url, self.options.allowed):
+        for address in await checked_addresses(self.resolve, url, self.options.allowed):
             try:
                 return await asyncio.open_connection(
                     address, url.port, ssl=self._tls, server_hostname=url.host, limit=HEAD_BYTES_MAX
@@ -143,7 +143,7 @@ class ReceiverClient:
         raise NotReachable(f"no connection to {url.host}, {problem}")
 
     def close(self) -> None:
-        self._resolver.close()
+        self.resolver.close()
 
 
 class ReceiverConnection:
