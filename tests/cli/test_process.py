@@ -186,3 +186,12 @@ def test_on_a_terminal_the_password_is_asked_for_twice_and_not_shown(tmp_path: P
             terminal.read_until(answer)
         assert "correct" not in terminal.shown
         assert terminal.process.wait(PATIENCE_SECONDS) == 0
+
+
+def test_a_file_for_tls_to_redis_that_cannot_be_used_is_said_before_anything_is_started(tmp_path: Path) -> None:
+    absent = tmp_path / "absent.pem"
+    served = run(tmp_path / "data", "serve", "--redis-url", f"rediss://:s3cret@127.0.0.1:1?ssl_ca_certs={absent}")
+    assert served.returncode == 1
+    assert str(absent) in served.stderr
+    assert "s3cret" not in served.stdout + served.stderr
+    assert not (tmp_path / "data").exists()

@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -6,7 +7,9 @@ import pytest
 from restante.database.errors import DatabaseRefused, DatabaseUnavailable
 from restante.database.postgres import PostgresEngine
 from restante.database.postgres_refusals import is_for_good
-from tests.services.postgres import PASSWORD, PostgresServer
+from restante.database.queries import Query
+from tests.pki import pki
+from tests.services.postgres import PASSWORD, PostgresServer, postgres_server
 
 PASSING = [
     'connection to server at "127.0.0.1", port 5432 failed: Connection refused',
@@ -59,3 +62,29 @@ def test_what_a_server_says(postgres: PostgresServer) -> None:
         assert not isinstance(raised.value, DatabaseRefused)
     with psycopg.connect(url, autocommit=True) as conn:
         conn.execute("DROP ROLE asleep")
+
+
+def test_with_tls_the_servers_certificate_and_name_are_looked_at(tmp_path: Path) -> None:
+    """As an address says that asks for it; whoever is not to be trusted is told nothing, and not waited for."""
+    ours, foreign = pki().authority.certificate, pki().foreign_authority.certificate
+    with postgres_server(tls=pki().server) as server:
+        whole = {"sslmode": "verify-full"}
+        connected = PostgresEngine(server.tls_url("postgres", **whole, sslrootcert=ours)).connect(writable=True)
+        try:
+            connected.begin()
+            (row,) = connected.all(Query("tls", "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"))
+            assert row["ssl"] is True
+        finally:
+            connected.close()
+        for wrong, why in ((foreign, "certificate verify failed"), (tmp_path / "absent.pem", "does not exist")):
+            assert why in refusal_of(server.tls_url("postgres", **whole, sslrootcert=wrong))
+    with postgres_server(tls=pki().issue("/CN=db", names="DNS:db.example.com")) as server:
+        assert "does not match host name" in refusal_of(server.tls_url("postgres", **whole, sslrootcert=ours))
+        PostgresEngine(server.tls_url("postgres", sslmode="verify-ca", sslrootcert=ours)).connect(writable=True).close()
+
+
+def refusal_of(url: str) -> str:
+    with pytest.raises(DatabaseRefused) as refused:
+        PostgresEngine(url).connect(writable=True)
+    assert PASSWORD not in str(refused.value)
+    return str(refused.value)

@@ -1,6 +1,7 @@
 import pytest
 
 from restante.delivery.redis_address import parse_redis_url
+from restante.delivery.redis_tls import RedisTls
 
 
 @pytest.mark.parametrize(
@@ -15,7 +16,7 @@ from restante.delivery.redis_address import parse_redis_url
 def test_each_form_is_understood(url: str, kind: str, hosts: object, rest: object) -> None:
     address = parse_redis_url(url)
     assert (address.kind, address.hosts) == (kind, hosts)
-    assert (address.with_tls, address.service, address.database) == rest
+    assert (address.tls is not None, address.service, address.database) == rest
 
 
 def test_user_and_password_are_unquoted_and_never_shown() -> None:
@@ -27,6 +28,15 @@ def test_user_and_password_are_unquoted_and_never_shown() -> None:
     assert str(parse_redis_url("redis+sentinel://ada:s3cret@[::1],b/updates/3")) == (
         "redis+sentinel://[::1]:26379,b:26379/updates/3"
     )
+
+
+def test_with_tls_files_are_named() -> None:
+    address = parse_redis_url("rediss+cluster://:s3cret@a,b?ssl_ca_certs=/x%20y/ca.pem&ssl_check_hostname=no")
+    assert address.tls == RedisTls("/x y/ca.pem", None, None, False)
+    address = parse_redis_url("rediss://h/2?ssl_certfile=c.pem&ssl_keyfile=k.pem")
+    assert (address.tls, address.database) == (RedisTls(None, "c.pem", "k.pem", True), 2)
+    assert str(address) == "rediss://h:6379/2"
+    assert parse_redis_url("rediss://h").tls == RedisTls()
 
 
 @pytest.mark.parametrize(
@@ -49,6 +59,14 @@ def test_user_and_password_are_unquoted_and_never_shown() -> None:
         "redis://h o s t",
         "redis://h/²",
         "redis://h?s3cret",
+        "redis://h?ssl_ca_certs=s3cret",
+        "rediss://h?s3cret",
+        "rediss://h?s3cret=1",
+        "rediss://h?ssl_ca_certs=",
+        "rediss://h?ssl_ca_certs=a&ssl_ca_certs=b",
+        "rediss://h?ssl_certfile=s3cret",
+        "rediss://h?ssl_check_hostname=s3cret",
+        "rediss://h#s3cret",
     ],
 )
 def test_what_is_none_is_refused_without_repeating_it(url: str) -> None:

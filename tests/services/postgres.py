@@ -21,6 +21,8 @@ import psycopg
 
 from restante.database.migrate import migrate
 from restante.database.postgres import PostgresEngine
+from tests.faults.server_process import free_port
+from tests.pki import Pair
 
 USER = "restante"
 PASSWORD = "s3cret/of:post"
@@ -75,11 +77,12 @@ WHERE relnamespace = 'public'::regnamespace AND relkind <> 't'
 
 
 class PostgresServer:
-    def __init__(self, *settings: str) -> None:
+    def __init__(self, *settings: str, tls: Pair | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="restante-postgres-"))
         self.folder.chmod(0o755)
         self._data = self.folder / "data"
         self._settings = settings
+        self.port = 5432 if tls is None else free_port()
         self._owner: dict[str, Any] = {}
         if os.geteuid() == 0:
             # It refuses to run as root.
@@ -95,6 +98,18 @@ class PostgresServer:
         # Checked as it is, without the work that makes guessing slow: connections are made for every test.
         options = ["--auth=password", f"--pwfile={password}", f"--username={USER}", "--no-sync"]
         self._call("initdb", f"--pgdata={self._data}", "--encoding=UTF8", "--locale=C", *options)
+        if tls is not None:
+            self._listen_with(tls)
+
+    def _listen_with(self, tls: Pair) -> None:
+        """Be reached by TLS, too, not only by the socket."""
+        for source, name in zip(tls, ("server.crt", "server.key"), strict=True):
+            target = self._data / name
+            shutil.copy(source, target)
+            target.chmod(0o600)
+            if self._owner:
+                os.chown(target, self._owner["user"], self._owner["group"])
+        self._settings = (*self._settings, "listen_addresses=127.0.0.1", f"port={self.port}", "ssl=on")
 
     def start(self) -> None:
         options = [
@@ -130,7 +145,13 @@ class PostgresServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def url(self, database: str) -> str:
-        return f"postgresql://{USER}:{quote(PASSWORD, safe='')}@/{database}?host={self.folder}"
+        port = "" if self.port == 5432 else f"&port={self.port}"
+        return f"postgresql://{USER}:{quote(PASSWORD, safe='')}@/{database}?host={self.folder}{port}"
+
+    def tls_url(self, database: str, **options: object) -> str:
+        """The address by TLS, with these options."""
+        query = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in options.items())
+        return f"postgresql://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{self.port}/{database}?{query}"
 
     def create(self) -> str:
         """A new database; its address."""
@@ -192,8 +213,8 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server(*settings: str) -> Iterator[PostgresServer]:
-    server = PostgresServer(*(settings or UNSAFE_BUT_QUICK))
+def postgres_server(*settings: str, tls: Pair | None = None) -> Iterator[PostgresServer]:
+    server = PostgresServer(*(settings or UNSAFE_BUT_QUICK), tls=tls)
     try:
         server.start()
         yield server

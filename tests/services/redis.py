@@ -14,6 +14,7 @@ from typing import Any
 import redis
 
 from tests.faults.server_process import free_port
+from tests.pki import Pair, pki
 from tests.services.processes import end, folder_of, program, start, wait_until
 
 ACCOUNT = "redis"
@@ -24,8 +25,11 @@ QUOTED_PASSWORD = "s3cret%2Fof%3Aredis"
 class RedisServer:
     """One server; what it keeps it keeps in its folder, every second."""
 
-    def __init__(self, folder: Path, *flags: str, password: str = "", sentinel: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *flags: str, password: str = "", sentinel: bool = False, tls: Pair | None = None
+    ) -> None:
         self.folder = folder
+        self._tls = None if tls is None else _own(folder, tls)
         self.port = free_port()
         self._flags = flags
         self._password = password
@@ -35,13 +39,21 @@ class RedisServer:
     @property
     def url(self) -> str:
         password = f":{QUOTED_PASSWORD}@" if self._password else ""
-        return f"redis://{password}127.0.0.1:{self.port}"
+        return f"{'redis' if self._tls is None else 'rediss'}://{password}127.0.0.1:{self.port}"
 
     def start(self, *flags: str) -> None:
         command = [program(self._program)]
         if self._program == "redis-sentinel":
             command.append(str(self.folder / "sentinel.conf"))
-        command += ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
+        if self._tls is not None:
+            # Only with TLS: nothing else is listened to.
+            files = ("--tls-cert-file", str(self._tls.certificate), "--tls-key-file", str(self._tls.key))
+            authority = ("--tls-ca-cert-file", str(self.folder / "ca.crt"), "--tls-auth-clients", "no")
+            command += ["--port", "0", "--tls-port", str(self.port), *files, *authority, "--tls-replication", "yes"]
+            command += ["--tls-cluster", "yes"] if "--cluster-enabled" in self._flags else []
+        else:
+            command += ["--port", str(self.port)]
+        command += ["--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
         if self._password:
             command += ["--requirepass", self._password]
         self._process = start(ACCOUNT, self.folder, *command, *self._flags, *flags)
@@ -61,7 +73,9 @@ class RedisServer:
         shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
 
     def client(self) -> "redis.Redis":
-        return redis.Redis(port=self.port, password=self._password or None)
+        # It is not the tests' own client whose trust is tested.
+        tls: dict[str, Any] = {} if self._tls is None else {"ssl": True, "ssl_cert_reqs": "none"}
+        return redis.Redis(port=self.port, password=self._password or None, **tls)
 
     def ask(self, *command: Any) -> Any:
         with self.client() as client:
@@ -83,10 +97,20 @@ class RedisServer:
             return False
 
 
+def _own(folder: Path, pair: Pair) -> Pair:
+    """The files, as the account that it runs as can read them."""
+    own = Pair(folder / "server.crt", folder / "server.key")
+    for source, target in zip((*pair, pki().authority.certificate), (*own, folder / "ca.crt"), strict=True):
+        shutil.copy(source, target)
+        if os.geteuid() == 0:
+            shutil.chown(target, ACCOUNT, ACCOUNT)
+    return own
+
+
 @contextmanager
-def running_redis(*flags: str, password: str = "") -> Iterator[RedisServer]:
+def running_redis(*flags: str, password: str = "", tls: Pair | None = None) -> Iterator[RedisServer]:
     with folder_of(ACCOUNT) as folder:
-        server = RedisServer(folder, *flags, password=password)
+        server = RedisServer(folder, *flags, password=password, tls=tls)
         server.start()
         try:
             yield server
@@ -95,10 +119,10 @@ def running_redis(*flags: str, password: str = "") -> Iterator[RedisServer]:
 
 
 @contextmanager
-def running_cluster() -> Iterator[list[RedisServer]]:
+def running_cluster(tls: Pair | None = None) -> Iterator[list[RedisServer]]:
     """Three masters that share the slots."""
     with folder_of(ACCOUNT) as a, folder_of(ACCOUNT) as b, folder_of(ACCOUNT) as c:
-        servers = [RedisServer(folder, "--cluster-enabled", "yes") for folder in (a, b, c)]
+        servers = [RedisServer(folder, "--cluster-enabled", "yes", tls=tls) for folder in (a, b, c)]
         for server in servers:
             # The bus is on a port of its own, else ten thousand above, where nobody has looked whether it is free.
             server.start("--cluster-port", str(free_port()))
@@ -124,10 +148,10 @@ def _join(servers: list[RedisServer]) -> None:
 
 
 @contextmanager
-def running_sentinel() -> Iterator[tuple[RedisServer, RedisServer, RedisServer]]:
+def running_sentinel(tls: Pair | None = None) -> Iterator[tuple[RedisServer, RedisServer, RedisServer]]:
     """A master, its replica, and a Sentinel that watches them as the service `updates`."""
     with folder_of(ACCOUNT) as a, folder_of(ACCOUNT) as b, folder_of(ACCOUNT) as c:
-        master, replica = RedisServer(a), RedisServer(b)
+        master, replica = RedisServer(a, tls=tls), RedisServer(b, tls=tls)
         master.start()
         replica.start("--replicaof", "127.0.0.1", str(master.port))
         (c / "sentinel.conf").write_text(
@@ -137,7 +161,7 @@ def running_sentinel() -> Iterator[tuple[RedisServer, RedisServer, RedisServer]]
         if os.geteuid() == 0:
             # It writes down there what it has learnt.
             shutil.chown(c / "sentinel.conf", ACCOUNT, ACCOUNT)
-        sentinel = RedisServer(c, sentinel=True)
+        sentinel = RedisServer(c, sentinel=True, tls=tls)
         sentinel.start()
         try:
             yield master, replica, sentinel

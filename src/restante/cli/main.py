@@ -19,7 +19,9 @@ GARBAGE_THRESHOLD = 50_000
 TABLE = {
     "serve": Loadable("serve:serve", "Run the server until it is told to stop (SIGTERM, Ctrl-C)."),
     "settings": Loadable("settings:settings", "Show every setting, its value and where the value comes from."),
-    "doctor": Loadable("doctor:doctor", "Check settings, data folder, database, clock, disk, outbox and TLS files."),
+    "doctor": Loadable(
+        "doctor:doctor", "Check settings, data folder, database, clock, disk, outbox, Redis and TLS files."
+    ),
     "copy": Loadable("copying:copy_database", "Copy an embedded database into PostgreSQL, and compare."),
     "user": Loadable("users:app", "People who may sign in."),
     "apikey": Loadable("apikeys:app", "Keys for programs."),

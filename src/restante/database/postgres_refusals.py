@@ -1,4 +1,4 @@
-"""Which refusals of PostgreSQL time will not mend: a wrong password, a database that is not there.
+"""Which refusals of PostgreSQL time will not mend: a wrong password, a database that is not there, a certificate.
 
 libpq passes on what a server says that takes no connection, but not the code that goes with it, so all there is to go
 by is the words. Must always hold: whatever is not surely for good is taken for passing, as a server that starts up,
@@ -16,6 +16,9 @@ _FOR_GOOD = re.compile(
     r"|permission denied for database"
     r"|unrecognized configuration parameter"
     r"|certificate verify failed"
+    r"|server certificate for .* does not match host name"
+    r"|root certificate file .* does not exist"
+    r"|could not read root certificate file"
     r"|does not support SSL"
 )
 # Where several hosts were tried, what each of them said.

@@ -3,19 +3,25 @@
 redis://user:password@host:6379/0          rediss://…                      with TLS
 redis+cluster://user:password@h1:7000,h2   rediss+cluster://…
 redis+sentinel://user:password@s1,s2:26379/service/0                       rediss+sentinel://…
+
+Behind a `?`, with TLS: ssl_ca_certs, ssl_certfile and ssl_keyfile, paths of PEM files; ssl_check_hostname=no.
 """
 
 import re
 from dataclasses import dataclass, field
 from typing import Literal
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
+
+from restante.delivery.redis_tls import RedisTls
 
 _URL = re.compile(
     r"(?P<scheme>rediss?)(?:\+(?P<kind>cluster|sentinel))?://"
     r"(?:(?P<user>[^:@/]*)(?::(?P<password>[^@/]*))?@)?"
-    r"(?P<hosts>[^/@?#]+)(?P<path>/[^?#]*)?"
+    r"(?P<hosts>[^/@?#]+)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?"
 )
 _HOST = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?")
+_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+_CHECKS_NAME = {"yes": True, "true": True, "no": False, "false": False}
 _PORTS = {"single": 6379, "cluster": 6379, "sentinel": 26379}
 
 
@@ -23,7 +29,7 @@ _PORTS = {"single": 6379, "cluster": 6379, "sentinel": 26379}
 class RedisAddress:
     kind: Literal["single", "cluster", "sentinel"]
     hosts: tuple[tuple[str, int], ...]
-    with_tls: bool
+    tls: RedisTls | None
     service: str
     database: int
     username: str = field(repr=False)
@@ -31,7 +37,7 @@ class RedisAddress:
 
     def __str__(self) -> str:
         """As people see it: without user and password."""
-        scheme = ("rediss" if self.with_tls else "redis") + ("" if self.kind == "single" else f"+{self.kind}")
+        scheme = ("redis" if self.tls is None else "rediss") + ("" if self.kind == "single" else f"+{self.kind}")
         hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
         path = "/".join(
             ["", *([self.service] if self.service else []), *([str(self.database)] if self.database else [])]
@@ -65,12 +71,30 @@ def parse_redis_url(text: str) -> RedisAddress:
     return RedisAddress(
         kind,
         hosts,
-        found["scheme"] == "rediss",
+        _tls(found["scheme"] == "rediss", found["query"] or ""),
         service,
         int(parts[0]) if parts else 0,
         unquote(found["user"] or ""),
         unquote(found["password"] or ""),
     )
+
+
+def _tls(is_wanted: bool, query: str) -> RedisTls | None:
+    pairs = parse_qsl(query, keep_blank_values=True)
+    given = dict(pairs)
+    if len(given) != len(pairs) or not given.keys() <= {*_FILES, "ssl_check_hostname"} or (query and not pairs):
+        raise ValueError(f"behind the ? of Redis's URL: expected {', '.join(_FILES)} or ssl_check_hostname, each once")
+    if not is_wanted:
+        if given:
+            raise ValueError("what is behind the ? is for TLS: expected a URL of Redis that begins with rediss")
+        return None
+    checks_name = _CHECKS_NAME.get(given.get("ssl_check_hostname", "yes"))
+    authority, certificate, key = (given.get(name) for name in _FILES)
+    if checks_name is None:
+        raise ValueError("ssl_check_hostname of Redis's URL: expected yes or no")
+    if "" in (authority, certificate, key) or (certificate is None) != (key is None):
+        raise ValueError("a path is missing in Redis's URL: ssl_certfile and ssl_keyfile go together")
+    return RedisTls(authority, certificate, key, checks_name)
 
 
 def _host(text: str, default_port: int) -> tuple[str, int]:

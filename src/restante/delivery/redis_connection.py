@@ -14,6 +14,8 @@ from typing import Any, cast
 
 import hiredis
 
+from restante.delivery.redis_tls import why_not_trusted
+
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 2.0
 
@@ -135,16 +137,17 @@ async def connect(
     username: str = "",
     password: str = "",
     database: int = 0,
-    with_tls: bool = False,
+    tls: ssl.SSLContext | None = None,
 ) -> RedisConnection:
     """A connection that speaks RESP3 and is let in; RedisAway or RedisRefused."""
     loop = asyncio.get_running_loop()
-    tls = ssl.create_default_context() if with_tls else None
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             _, connection = await loop.create_connection(
                 lambda: RedisConnection(on_push, on_lost), host, port, ssl=tls, server_hostname=host if tls else None
             )
+    except ssl.SSLCertVerificationError as error:
+        raise RedisAway(f"{host}:{port}: {why_not_trusted(error)}") from error
     except (OSError, TimeoutError) as error:
         raise RedisAway(f"{host}:{port}: {error or 'no answer in time'}") from error
     try:

@@ -11,6 +11,7 @@ connected and tracking, and whatever was heard about before is void when it come
 """
 
 import asyncio
+import ssl
 from binascii import crc_hqx
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ import structlog
 
 from restante.delivery.redis_address import RedisAddress
 from restante.delivery.redis_connection import Command, RedisAway, RedisConnection, RedisRefused, connect
+from restante.delivery.redis_tls import RedisTlsError
 
 log = structlog.get_logger()
 
@@ -49,6 +51,7 @@ class RedisServers:
         self.on_interruption: Callable[[], None] = lambda: None
         self._masters: dict[tuple[str, int], RedisConnection] = {}
         self._slots: list[tuple[int, int, RedisConnection]] = []
+        self._tls: ssl.SSLContext | None = None
         self._broken = asyncio.Event()
 
     async def run(self) -> None:
@@ -105,8 +108,27 @@ class RedisServers:
         if str(refusal).split(" ", 1)[0] in ("MOVED", "ASK", "READONLY", "CLUSTERDOWN", "MASTERDOWN"):
             self._broken.set()
 
+    async def look(self) -> int:
+        """Connect once, and leave again; how many masters there are. RedisAway or RedisRefused."""
+        try:
+            await self._connect_all()
+            return len(self._masters)
+        finally:
+            self._go_down()
+
     async def _come_up(self) -> None:
+        await self._connect_all()
+        self.is_up = True
+        self.problem = None
+        log.info("redis is up", masters=len(self._masters))
+        self.on_interruption()
+
+    async def _connect_all(self) -> None:
         self._broken.clear()
+        try:
+            self._tls = None if self._address.tls is None else self._address.tls.context()
+        except RedisTlsError as error:
+            raise RedisAway(str(error)) from error
         if self._address.kind == "cluster":
             await self._connect_cluster()
         else:
@@ -114,10 +136,6 @@ class RedisServers:
             await self._connect_master(host, port)
         if self._broken.is_set():
             raise RedisAway("a connection was lost at once")
-        self.is_up = True
-        self.problem = None
-        log.info("redis is up", masters=len(self._masters))
-        self.on_interruption()
 
     def _go_down(self) -> None:
         was_up, self.is_up = self.is_up, False
@@ -157,13 +175,11 @@ class RedisServers:
 
     async def _connect_sentinel(self, host: str, port: int) -> RedisConnection:
         try:
-            return await connect(host, port, with_tls=self._address.with_tls)
+            return await connect(host, port, tls=self._tls)
         except RedisRefused:
             # It may want the password that the servers want.
             address = self._address
-            return await connect(
-                host, port, username=address.username, password=address.password, with_tls=address.with_tls
-            )
+            return await connect(host, port, username=address.username, password=address.password, tls=self._tls)
 
     async def _connect_cluster(self) -> None:
         problem: Exception = RedisAway("no server of the cluster answers")
@@ -208,7 +224,7 @@ class RedisServers:
             username=address.username,
             password=address.password,
             database=address.database,
-            with_tls=address.with_tls,
+            tls=self._tls,
         )
 
     def _hear(self, push: list[Any]) -> None:

@@ -342,6 +342,8 @@ def serve(
     files = tls_files(settings)
     if files is not None:
         files.context()  # what cannot be used is said here, before anything is started
+    if settings.redis_url is not None and settings.redis_url.tls is not None:
+        settings.redis_url.tls.context()
     with lifecycle.listening(settings.listen) as sock, ExitStack() as stack:
         address = Address(settings.listen.host, sock.getsockname()[1])
         wait = DatabaseWait(settings, sock)

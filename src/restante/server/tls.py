@@ -11,6 +11,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from restante.core.tls_files import no_password, why_unusable
 from restante.server.settings import Settings
 
 # Forward secret and authenticated; TLS 1.3 brings its own. A client with ECDSA or RSA finds one.
@@ -34,14 +35,14 @@ class TlsFiles:
         context.set_ciphers(CIPHERS)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
         try:
-            context.load_cert_chain(self.certificate, self.key, _no_password)
+            context.load_cert_chain(self.certificate, self.key, no_password)
         except (OSError, ValueError) as error:
-            raise TlsFilesError(f"{self.certificate} and {self.key}: {_why(error)}") from error
+            raise TlsFilesError(f"{self.certificate} and {self.key}: {why_unusable(error)}") from error
         if self.client_ca is not None:
             try:
                 context.load_verify_locations(self.client_ca)
             except (OSError, ValueError) as error:
-                raise TlsFilesError(f"{self.client_ca}: {_why(error)}") from error
+                raise TlsFilesError(f"{self.client_ca}: {why_unusable(error)}") from error
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
@@ -50,14 +51,3 @@ def tls_files(settings: Settings) -> TlsFiles | None:
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return TlsFiles(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
-
-
-def _no_password() -> str:
-    # Without this, OpenSSL would ask for it on the terminal, and the server would wait for an answer.
-    raise ValueError("the key is protected by a password; give it without")
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, ssl.SSLError):
-        return f"not valid PEM, or certificate and key do not belong together ({error.reason or error})"
-    return str(error.strerror or error) if isinstance(error, OSError) else str(error)
