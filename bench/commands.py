@@ -23,10 +23,8 @@ from restante.commands.audit import KEY_PURPOSE, AuditTrail
 from restante.commands.claims import Claim, ClaimOptions
 from restante.commands.collectors import SecretBox
 from restante.commands.rate_windows import RateLimit, RateRules
-from restante.core.errors import RestanteError
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.hot import HotOperation
 from restante.database.sqlite import SqliteEngine
 from restante.identity import collector_tokens
 from restante.identity.master_key import MasterKeySource
@@ -150,12 +148,8 @@ def _pairs_directly(edge: edge_site.EdgeSites) -> float:
     callers = [database.read_now(collector_tokens.find, token) for token in edge.tokens]
     read = read_ack(AckBody(status="succeeded", result_code=0), b"{}")
     # The server's own operations, so that calls run together as they do there.
-    claiming: HotOperation[Claim, claims.Claimed] = HotOperation(
-        lambda conn, wanted: claims.claim_all(conn, trail, claim_options, wanted)
-    )
-    taking: HotOperation[Said, acks.Taken | RestanteError] = HotOperation(
-        lambda conn, said: acks.acknowledge_all(conn, trail, ack_options, said)
-    )
+    claiming = claims.claiming(trail, claim_options)
+    taking = acks.taking_acks(trail, ack_options)
 
     async def collector(caller: Any, pairs: int) -> None:
         for _ in range(pairs):

@@ -21,13 +21,11 @@ from restante.commands import acks, claims, collectors, sites
 from restante.commands.ack_body import AckBody, read_ack
 from restante.commands.acks import AckOptions, Said
 from restante.commands.audit import AuditTrail
-from restante.commands.claims import Claim, Claimed, ClaimOptions
+from restante.commands.claims import Claim, ClaimOptions
 from restante.commands.collectors import SecretBox
 from restante.commands.rate_windows import RateLimit, RateRules
-from restante.core.errors import RestanteError
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.hot import HotOperation
 from restante.database.migrate import migrate
 from restante.database.postgres import PostgresEngine
 from restante.identity import collector_tokens
@@ -70,12 +68,8 @@ class Restante:
         with psycopg.connect(url, autocommit=True) as conn:
             conn.execute("VACUUM ANALYZE miner_commands")
         options, ack_options = ClaimOptions(60, RateRules({}, RateLimit(1_000_000, 60))), AckOptions(self._box)
-        self._claiming: HotOperation[Claim, Claimed] = HotOperation(
-            lambda conn, wanted: claims.claim_all(conn, self._trail, options, wanted)
-        )
-        self._taking: HotOperation[Said, acks.Taken | RestanteError] = HotOperation(
-            lambda conn, said: acks.acknowledge_all(conn, self._trail, ack_options, said)
-        )
+        self._claiming = claims.claiming(self._trail, options)
+        self._taking = acks.taking_acks(self._trail, ack_options)
         self._done = read_ack(AckBody(status="succeeded", result_code=0), b"{}")
         self.claim_seconds: list[float] = []
 

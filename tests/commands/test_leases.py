@@ -104,7 +104,7 @@ def test_settling_is_bounded_and_the_rest_shows(field: Field, site: int, clock: 
     assert moments.expiring is not None
     assert moments.expiring <= clock.now_ms
     field.database.write_now(settle, field.trail, site)
-    assert field.database.read_now(moments_of, [site]) == {site: (None, None, None)}
+    assert field.database.read_now(lambda conn: moments_of(conn, [site])()) == {site: (None, None, None)}
 
 
 @pytest.mark.parametrize("name", ["moments", "due_to_expire", "leases_run_out", "make_ready", "sites_due"])

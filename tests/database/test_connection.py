@@ -93,6 +93,16 @@ def test_values_are_plain_tuples_in_the_order_of_the_columns(conn: EngineConnect
     assert [row["text"] for row in conn.all(ALL)] == ["a", "b"]
 
 
+def test_what_is_told_later_was_read_when_it_was_asked_for(conn: EngineConnection) -> None:
+    conn.run(ADD, text="a")
+    before = conn.values_later(Query("texts", "SELECT text FROM notes ORDER BY id"))
+    conn.run_rows(ADD, [("b",)])
+    after = conn.values_later(Query("texts", "SELECT text FROM notes ORDER BY id"))
+    assert after() == [("a",), ("b",)]
+    assert before() == [("a",)]
+    assert before() == [("a",)]
+
+
 def test_rows_to_run_have_their_values_in_the_order_the_query_first_names_them(conn: EngineConnection) -> None:
     conn.run_rows(ADD, [("a",), ("b",), ("c",)])
     conn.run_rows(SWAP, [("x", "a"), ("y", "c")])
@@ -101,7 +111,16 @@ def test_rows_to_run_have_their_values_in_the_order_the_query_first_names_them(c
 
 
 def test_what_the_database_refuses_of_many_rows_is_our_error(conn: EngineConnection) -> None:
-    with pytest.raises(UniqueViolation):
+    """At the latest when the transaction is to be committed."""
+
+    def add_twice() -> None:
         conn.run_rows(ADD, [("a",), ("a",)])
+        conn.commit()
+
+    with pytest.raises(UniqueViolation):
+        add_twice()
+    conn.rollback()
+    conn.begin()
+    assert conn.all(ALL) == []
     with pytest.raises(DatabaseError):
         conn.values(Query("nowhere", "SELECT 1 FROM nowhere"))

@@ -78,13 +78,6 @@ def test_a_commit_is_durable_before_it_counts(postgres: PostgresServer) -> None:
     postgres.drop(url)
 
 
-def test_statements_are_not_compiled(conn: PostgresConnection) -> None:
-    """To compile one takes longer than to run it a thousand times, and is done anew whenever it is run."""
-    row = conn.one(asked("SELECT current_setting('jit') AS said"))
-    assert row is not None
-    assert row["said"] == "off"
-
-
 def test_numbers_truths_bytes_and_nothing_go_in_and_come_out(conn: PostgresConnection) -> None:
     conn.run_script("CREATE TABLE t (a INTEGER, b INTEGER, c BLOB, d REAL, e TEXT);")
     insert = asked("INSERT INTO t (a, b, c, d, e) VALUES (:a, :b, :c, :d, :e) RETURNING *")
@@ -165,11 +158,11 @@ def test_who_waits_for_a_lock_gets_it_when_the_transaction_ends(
 ) -> None:
     order: list[str] = []
     conn.begin()
-    conn.lock("site", 1)
+    hold(conn, 1)
 
     def wait() -> None:
         other.begin()
-        other.lock("site", 1)
+        hold(other, 1)
         order.append("second")
         other.rollback()
 
@@ -182,6 +175,12 @@ def test_who_waits_for_a_lock_gets_it_when_the_transaction_ends(
     assert order == ["first", "second"]
 
 
+def hold(conn: PostgresConnection, *keys: int) -> None:
+    """Lock, and wait for it: what is behind a lock is answered when it is held."""
+    conn.lock("site", *keys)
+    conn.all(asked("SELECT 1"))
+
+
 def until_somebody_waits(conn: PostgresConnection) -> None:
     end = time.monotonic() + SOON
     while not conn.all(asked("SELECT 1 FROM pg_locks WHERE NOT granted")):
@@ -192,12 +191,12 @@ def test_the_clock_is_read_after_the_first_lock_is_held(empty_postgres_url: str)
     engine = PostgresEngine(empty_postgres_url)
     first, second = engine.connect(writable=True), engine.connect(writable=True)
     first.begin()
-    first.lock("site", 1)
+    hold(first, 1)
     seen: list[int] = []
 
     def wait() -> None:
         second.begin()
-        second.lock("site", 1)
+        hold(second, 1)
         seen.append(second.now_ms)
 
     waiting = threading.Thread(target=wait)
@@ -215,8 +214,8 @@ def test_the_clock_is_read_after_the_first_lock_is_held(empty_postgres_url: str)
 
 def test_locks_are_by_kind_and_key_and_held_once(conn: PostgresConnection, other: PostgresConnection) -> None:
     conn.begin()
-    conn.lock("site", 1, 2, 2)
-    conn.lock("site", 2)
+    hold(conn, 1, 2, 2)
+    hold(conn, 2)
     other.begin(patient=False)
     other.lock("device", 1)
     other.lock("site", 3)
@@ -232,7 +231,7 @@ def test_who_shares_a_transaction_waits_only_while_nobody_waits_for_it(
     conn: PostgresConnection, other: PostgresConnection
 ) -> None:
     other.begin()
-    other.lock("site", 1)
+    hold(other, 1)
     conn.begin(patient=False)
     add(conn, "a")
     with pytest.raises(Contended):
@@ -260,7 +259,7 @@ def test_two_that_wait_for_each_other_are_told(conn: PostgresConnection, other: 
     def cross(conn: PostgresConnection, first: int, second: int) -> None:
         try:
             conn.begin()
-            conn.lock("site", first)
+            hold(conn, first)
             both_hold.wait(SOON)
             conn.lock("site", second)
             conn.commit()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from restante.commands import acks, claims
-from restante.commands.audit import AuditTrail
+from restante.commands.audit import AuditTrail, Ends
 from restante.commands.parts import CommandsParts
 from restante.core.ack import Ack, Outcome, Standing, Verdict, judge, outcome_of
 from restante.core.command_states import LEASED, State
@@ -81,10 +81,10 @@ def audit_apart(crash: Crash) -> None:
         databases.append(database)
         build(self, database, *args)
 
-    def apart(conn: Connection, trail: AuditTrail, changes: acks._Changes) -> None:
+    def apart(conn: Connection, trail: AuditTrail, changes: acks._Changes, ends: Ends | None) -> None:
         late = [entry for entry in changes.entries if entry.event != "ack.refused"]
         changes.entries = [entry for entry in changes.entries if entry.event == "ack.refused"]
-        write_down(conn, trail, changes)
+        write_down(conn, trail, changes, ends)
 
         def later() -> None:
             crash.may_come()

@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from restante.commands.ack_body import ExtendBody, ReadAck
-from restante.commands.acks import COMMAND_ID_CHARACTERS_MAX, AckOptions, Said, Taken, acknowledge_all
+from restante.commands.acks import COMMAND_ID_CHARACTERS_MAX, AckOptions, Said, Taken, taking_acks
 from restante.commands.audit import AuditTrail
 from restante.commands.extending import Extended, extend
 from restante.commands.refusals import refusal_answer
@@ -19,7 +19,7 @@ from restante.commands.wire import SHAPE, CommandNotFound
 from restante.core.errors import RestanteError
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.hot import Failed, HotOperation
+from restante.database.hot import Failed
 from restante.identity.callers import CollectorCaller
 from restante.web.answer import Answer, json_answer
 from restante.web.handback import Handback
@@ -33,9 +33,7 @@ class AckDesk:
     def __init__(self, database: Database, trail: AuditTrail, options: AckOptions, totals: CommandTotals) -> None:
         self._database = database
         self._handback = Handback(database)
-        self._acks: HotOperation[Said, Taken | RestanteError] = HotOperation(
-            lambda conn, said: acknowledge_all(conn, trail, options, said)
-        )
+        self._acks = taking_acks(trail, options)
         self._trail = trail
         self._options = options
         self._totals = totals

@@ -7,14 +7,14 @@ Must always hold: a refused ACK changes nothing but the audit trail, where it is
 so a refusal is returned and not raised: whoever opened the transaction writes it to the caller after the commit.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
 
 from restante.commands.ack_body import ReadAck
-from restante.commands.audit import AuditEntry, AuditTrail
+from restante.commands.audit import AuditEntry, AuditTrail, Ends
 from restante.commands.collectors import SecretBox, sealed_secrets
 from restante.commands.leases import CommandFailed, settle
 from restante.commands.queue import SITE_LOCK, CommandsChanged
@@ -34,6 +34,7 @@ from restante.core.ack import AckStatus, Outcome, Standing, Verdict, ack_hash, j
 from restante.core.command_states import TERMINAL, Event, State
 from restante.core.errors import RestanteError
 from restante.database.connection import Connection
+from restante.database.hot import HotOperation
 from restante.database.queries import queries_beside
 from restante.identity.callers import CollectorCaller
 
@@ -104,6 +105,14 @@ class _Changes:
         self.entries: list[AuditEntry] = []
 
 
+def taking_acks(trail: AuditTrail, options: AckOptions) -> "HotOperation[Said, Taken | RestanteError]":
+    """What ACKs call: those of one site are taken together."""
+    return HotOperation(
+        lambda conn, said: acknowledge_all(conn, trail, options, said),
+        about=lambda said: (SITE_LOCK, said.caller.site_id),
+    )
+
+
 def acknowledge(
     conn: Connection, trail: AuditTrail, options: AckOptions, caller: CollectorCaller, command_id: str, read: ReadAck
 ) -> Taken | RestanteError:
@@ -115,25 +124,27 @@ def acknowledge_all(
     conn: Connection, trail: AuditTrail, options: AckOptions, said: Sequence[Said]
 ) -> list[Taken | RestanteError]:
     """The same for each of several ACKs, in their order."""
-    conn.lock(SITE_LOCK, *(each.caller.site_id for each in said))
+    sites = {each.caller.site_id for each in said}
+    conn.lock(SITE_LOCK, *sites)
     command_ids = {each.command_id for each in said}
-    found = _find(conn, command_ids)
-    is_apart = len(command_ids) == len(said) and not any(_is_due(held, conn.now_ms) for held in found.values())
-    if not is_apart and len(said) > 1:
+    finding, ends = _find(conn, command_ids), trail.look(conn, sites)
+    found = finding()
+    is_due = any(_is_due(held, conn.now_ms) for held in found.values())
+    if len(said) > 1 and (is_due or len(command_ids) < len(said)):
         # What one of them does, or time has done, changes what another finds.
         return [acknowledge(conn, trail, options, *each) for each in said]
     changes = _Changes()
     outcomes = [
         _take(conn, options, each, _held(conn, trail, each.caller, each.command_id, found), changes) for each in said
     ]
-    _write_down(conn, trail, changes)
+    _write_down(conn, trail, changes, None if is_due else ends)
     return outcomes
 
 
 def find_held(conn: Connection, trail: AuditTrail, caller: CollectorCaller, command_id: str) -> Held | RestanteError:
     """The command, brought up to the present; or that it is not there, or not the collector's site's."""
     conn.lock(SITE_LOCK, caller.site_id)
-    return _held(conn, trail, caller, command_id, _find(conn, [command_id]))
+    return _held(conn, trail, caller, command_id, _find(conn, [command_id])())
 
 
 def refusal_of(verdict: Verdict, standing: Standing) -> RestanteError | None:
@@ -150,13 +161,15 @@ def refusal_of(verdict: Verdict, standing: Standing) -> RestanteError | None:
             return None
 
 
-def _find(conn: Connection, command_ids: Iterable[str]) -> dict[str, Held]:
-    found = {}
-    for row in conn.values(SQL.commands, command_ids=_encode(list(command_ids)).decode()):
-        row_id, site_id, expires_at, next_attempt_at, command_id, status, *rest = row
-        standing = Standing(command_id, State(status), *rest)
-        found[command_id] = Held(row_id, site_id, expires_at, next_attempt_at, standing)
-    return found
+def _find(conn: Connection, command_ids: Iterable[str]) -> Callable[[], dict[str, Held]]:
+    """The commands by their ids; read now, told when called for."""
+    rows = conn.values_later(SQL.commands, command_ids=_encode(list(command_ids)).decode())
+    return lambda: {held.standing.command_id: held for held in map(_held_in, rows())}
+
+
+def _held_in(row: tuple[Any, ...]) -> Held:
+    row_id, site_id, expires_at, next_attempt_at, command_id, status, *rest = row
+    return Held(row_id, site_id, expires_at, next_attempt_at, Standing(command_id, State(status), *rest))
 
 
 def _held(
@@ -169,7 +182,7 @@ def _held(
         return AccessDenied()
     if _is_due(held, conn.now_ms):
         settle(conn, trail, caller.site_id)
-        return _find(conn, [command_id])[command_id]
+        return _find(conn, [command_id])()[command_id]
     return held
 
 
@@ -278,12 +291,12 @@ def _refused(
     return refusal
 
 
-def _write_down(conn: Connection, trail: AuditTrail, changes: _Changes) -> None:
+def _write_down(conn: Connection, trail: AuditTrail, changes: _Changes, ends: Ends | None) -> None:
     conn.run_rows(SQL.go_on, changes.going_on)
     conn.run_rows(SQL.hand_back, changes.handed_back)
     conn.run_rows(SQL.finish, changes.finished)
     if changes.entries:
-        trail.record_all(conn, changes.entries)
+        trail.record_all(conn, changes.entries, ends)
 
 
 def _answer(command_id: str, state: State, next_attempt_at: int | None, code: str | None) -> AckAnswer:

@@ -12,7 +12,7 @@ verified, and this module never mends it: where the checkpoint is gone or not ou
 
 import hashlib
 import hmac
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -81,6 +81,9 @@ class _End(NamedTuple):
     hash: bytes
 
 
+Ends = Callable[[], dict[int, _End]]
+
+
 class AuditTrail:
     """Writes the trail; its key is derived from the master key for this purpose alone."""
 
@@ -92,11 +95,12 @@ class AuditTrail:
     def record(self, conn: Connection, entry: AuditEntry) -> None:
         self.record_all(conn, (entry,))
 
-    def record_all(self, conn: Connection, entries: Sequence[AuditEntry]) -> None:
-        """Several entries, of any chains, in their order: one checkpoint for each chain instead of one for each row."""
+    def record_all(self, conn: Connection, entries: Sequence[AuditEntry], looked: Ends | None = None) -> None:
+        """Several entries, of any chains, in their order: one checkpoint for each chain instead of one for each row.
+        `looked`: what `look` gave for these chains, to which nothing was written since."""
         chains = {entry.chain for entry in entries}
         conn.lock(SITE_LOCK, *chains)
-        ends = self._ends_of(conn, chains)
+        ends = self._opened(conn, chains, (looked or self.look(conn, chains))())
         now_ms, mac = conn.now_ms, self.mac
         rows = []
         for entry in entries:
@@ -117,26 +121,26 @@ class AuditTrail:
         )
         self._ends.update(ends)
 
-    def _ends_of(self, conn: Connection, chains: set[int]) -> dict[int, _End]:
-        """Where each of the chains ends."""
-        found = {row[0]: Checkpoint(*row[:4]) for row in self._checkpoints(conn, chains)}
-        ends = {chain: _End(checkpoint.n, checkpoint.hash) for chain, checkpoint in found.items()}
+    def look(self, conn: Connection, chains: Collection[int]) -> Ends:
+        """Where the chains end, of those that have a checkpoint of ours; read now, told when called for."""
+        found = conn.values_later(SQL.checkpoints, chains=_rows.encode(sorted(chains)).decode())
+        return lambda: {
+            chain: _End(n, row_hash)
+            for chain, n, row_hash, at, signature in found()
+            if self._ends.get(chain) == (n, row_hash)
+            or hmac.compare_digest(Checkpoint(chain, n, row_hash, at).signature(self.mac), signature)
+        }
+
+    def _opened(self, conn: Connection, chains: set[int], found: dict[int, _End]) -> dict[int, _End]:
+        """Where each of the chains ends, now that all are open."""
+        ends = {chain: found[chain] for chain in chains if chain in found}
         opened = {chain: self._open(conn, chain) for chain in sorted(chains - ends.keys() - {ROOT_CHAIN})}
         if ROOT_CHAIN in chains and opened:
             # They were opened in it.
-            ends |= self._ends_of(conn, {ROOT_CHAIN})
+            ends |= self._opened(conn, {ROOT_CHAIN}, self.look(conn, {ROOT_CHAIN})())
         elif ROOT_CHAIN in chains - ends.keys():
             ends[ROOT_CHAIN] = self._open(conn, ROOT_CHAIN)
         return ends | opened
-
-    def _checkpoints(self, conn: Connection, chains: set[int]) -> Iterator[tuple[Any, ...]]:
-        """The checkpoints that are ours."""
-        for row in conn.values(SQL.checkpoints, chains=_rows.encode(sorted(chains)).decode()):
-            chain, n, row_hash, at, signature = row
-            if self._ends.get(chain) == (n, row_hash) or hmac.compare_digest(
-                Checkpoint(chain, n, row_hash, at).signature(self.mac), signature
-            ):
-                yield row
 
     def _open(self, conn: Connection, chain: int) -> _End:
         """Start a chain. Behind rows that have lost their checkpoint, the new start shows that something is wrong."""

@@ -11,15 +11,15 @@ more than the limit; a command is handed out in the transaction that raises its 
 one holder; and nobody is handed anything whose token has ended, however long ago the poll began.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
 
-from restante.commands.audit import AuditEntry, AuditTrail
-from restante.commands.collectors import credentials_of
-from restante.commands.leases import settle_all
+from restante.commands.audit import AuditEntry, AuditTrail, Ends
+from restante.commands.collectors import Credentials, credentials_of
+from restante.commands.leases import moments_of, settle_due
 from restante.commands.queue import SITE_LOCK
 from restante.commands.rate_windows import RateRules, Window, note_taken, windows_of
 from restante.commands.wire import AccessDenied
@@ -27,7 +27,7 @@ from restante.core.command_states import Event, State, next_state
 from restante.core.errors import NotAuthenticated
 from restante.core.nonce import new_nonce
 from restante.database.connection import Connection
-from restante.database.hot import Failed
+from restante.database.hot import Failed, HotOperation
 from restante.database.queries import queries_beside
 from restante.identity.callers import CollectorCaller
 
@@ -120,6 +120,14 @@ class _Queue(NamedTuple):
     zone_id: int | None
 
 
+def claiming(trail: AuditTrail, options: ClaimOptions) -> HotOperation[Claim, Claimed]:
+    """What polls call: those of one site are claimed for together."""
+    return HotOperation(
+        lambda conn, wanted: claim_all(conn, trail, options, wanted),
+        about=lambda wanted: (SITE_LOCK, wanted.caller.site_id),
+    )
+
+
 def claim(conn: Connection, trail: AuditTrail, options: ClaimOptions, wanted: Claim) -> Claimed:
     """Hand the collector what it may have now, up to its limit."""
     (outcome,) = claim_all(conn, trail, options, [wanted])
@@ -134,9 +142,14 @@ def claim_all(
     """The same for each of several polls, in their order."""
     conn.lock(SITE_LOCK, *(each.caller.site_id for each in wanted))
     queues = [_queue_of(conn, each) for each in wanted]
-    moments = settle_all(conn, trail, list({queue.site_id: None for queue in queues if isinstance(queue, _Queue)}))
-    claiming = _Claiming(conn, options, wanted, queues)
-    claiming.soonest = {site_id: known.soonest() for site_id, known in moments.items()}
+    sites = list({queue.site_id: None for queue in queues if isinstance(queue, _Queue)})
+    moments, looked = moments_of(conn, sites), _look(conn, trail, wanted, queues)
+    known = moments()
+    settled = settle_due(conn, trail, known)
+    if settled is not known:
+        looked = _look(conn, trail, wanted, queues)
+    claiming = _Claiming(conn, options, looked)
+    claiming.soonest = {site_id: known.soonest() for site_id, known in settled.items()}
     outcomes = [
         queue if isinstance(queue, Failed) else claiming.serve(each, queue)
         for each, queue in zip(wanted, queues, strict=True)
@@ -153,18 +166,34 @@ class _Served(NamedTuple):
     full: list[Window]
 
 
+class _Looked(NamedTuple):
+    """What was asked for all the polls in one go: told when called for."""
+
+    credentials: Callable[[], dict[int, Credentials]]
+    ready: Callable[[], dict[_Queue, list[_Ready]]]
+    ends: Ends
+
+
+def _look(conn: Connection, trail: AuditTrail, wanted: Sequence[Claim], queues: Sequence[_Queue | Failed]) -> _Looked:
+    found = {queue for queue in queues if isinstance(queue, _Queue)}
+    return _Looked(
+        credentials_of(conn, {each.caller.device_id for each in wanted}),
+        _ready(conn, wanted, found),
+        trail.look(conn, {queue.site_id for queue in found}),
+    )
+
+
 class _Claiming:
     """What was read for all the polls together, and what has been taken of it so far."""
 
-    def __init__(
-        self, conn: Connection, options: ClaimOptions, wanted: Sequence[Claim], queues: Sequence[_Queue | Failed]
-    ) -> None:
+    def __init__(self, conn: Connection, options: ClaimOptions, looked: _Looked) -> None:
         self._conn = conn
         self._now_ms = conn.now_ms
         self._is_signed = options.is_signed
         self._lease_until = conn.now_ms + options.lease_seconds * 1000
-        self._credentials = credentials_of(conn, {each.caller.device_id for each in wanted})
-        self._ready = _ready(conn, wanted, {queue for queue in queues if isinstance(queue, _Queue)})
+        self._ends = looked.ends
+        self._credentials = looked.credentials()
+        self._ready = looked.ready()
         self._types = {queue: {row.command_type for row in rows} for queue, rows in self._ready.items()}
         keys = {(queue.site_id, command_type) for queue, types in self._types.items() for command_type in types}
         self._windows = windows_of(conn, options.rates, keys) if keys else {}
@@ -198,7 +227,7 @@ class _Claiming:
         if self._leases:
             self._conn.run_rows(SQL.lease, self._leases)
             note_taken(self._conn, [window for window in self._windows.values() if window.taken])
-            trail.record_all(self._conn, self._entries)
+            trail.record_all(self._conn, self._entries, self._ends)
 
     def count_held_back(self, served: _Served) -> Claimed:
         """How many wait for a window, and when the first of those windows has room."""
@@ -271,7 +300,7 @@ def _queue_of(conn: Connection, wanted: Claim) -> _Queue | Failed:
     return _Queue(site_id, asked)
 
 
-def _ready(conn: Connection, wanted: Sequence[Claim], queues: set[_Queue]) -> dict[_Queue, list[_Ready]]:
+def _ready(conn: Connection, wanted: Sequence[Claim], queues: set[_Queue]) -> Callable[[], dict[_Queue, list[_Ready]]]:
     """What each queue could hand out, in order: more of each type than all polls of its site want, to know if there
     are more."""
     limits: dict[int, int] = {}
@@ -281,13 +310,23 @@ def _ready(conn: Connection, wanted: Sequence[Claim], queues: set[_Queue]) -> di
     for site_id, zone_id in queues:
         key = site_id if zone_id is None else zone_id
         alike.setdefault((zone_id is None, limits[site_id]), []).append(key)
+    asked = [
+        (
+            is_site,
+            conn.values_later(SQL.ready if is_site else SQL.ready_in_zone, keys=_encode(keys).decode(), limit=limit),
+        )
+        for (is_site, limit), keys in alike.items()
+    ]
+    return lambda: _in_order(asked)
+
+
+def _in_order(asked: Iterable[tuple[bool, Callable[[], list[tuple[Any, ...]]]]]) -> dict[_Queue, list[_Ready]]:
     ready: dict[_Queue, list[_Ready]] = {}
-    for (is_site, limit), keys in alike.items():
-        for row in conn.values(SQL.ready if is_site else SQL.ready_in_zone, keys=_encode(keys).decode(), limit=limit):
-            found = _Ready._make(row)
+    for is_site, rows in asked:
+        for found in map(_Ready._make, rows()):
             ready.setdefault(_Queue(found.site_id, None if is_site else found.zone_id), []).append(found)
-    for rows in ready.values():
-        rows.sort()
+    for queue in ready.values():
+        queue.sort()
     return ready
 
 

@@ -9,7 +9,7 @@ transaction; every telling of a secret is a row of the audit trail.
 """
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -171,10 +171,10 @@ def sealed_secrets(conn: Connection, device_id: int) -> SealedSecrets:
     return SealedSecrets(row["hmac_secret"], row["old_hmac_secret"], row["old_secret_until"])
 
 
-def credentials_of(conn: Connection, device_ids: Iterable[int]) -> dict[int, Credentials]:
-    """Those of the collectors that are not revoked."""
-    found = conn.values(SQL.credentials, device_ids=_encode(list(device_ids)).decode())
-    return {device_id: Credentials(token_hash, secret) for device_id, token_hash, secret in found}
+def credentials_of(conn: Connection, device_ids: Iterable[int]) -> Callable[[], dict[int, Credentials]]:
+    """Those of the collectors that are not revoked; read now, told when called for."""
+    found = conn.values_later(SQL.credentials, device_ids=_encode(list(device_ids)).decode())
+    return lambda: {device_id: Credentials(token_hash, secret) for device_id, token_hash, secret in found()}
 
 
 def write_last_seen(conn: Connection, seen: list[tuple[int, float]]) -> None:

@@ -12,7 +12,7 @@ Must always hold: what settling does depends on the times in the rows, never on 
 from the end of the lease.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -69,16 +69,23 @@ def settle_all(
 ) -> dict[int, Moments]:
     """The same for several sites. One look shows at which of them something is due."""
     conn.lock(SITE_LOCK, *sites)
-    moments = moments_of(conn, sites)
+    return settle_due(conn, trail, moments_of(conn, sites)(), options)
+
+
+def settle_due(
+    conn: Connection, trail: AuditTrail, moments: dict[int, Moments], options: SettleOptions = DEFAULT_OPTIONS
+) -> dict[int, Moments]:
+    """Do what is due by these moments, which were read under the sites' locks; the moments after it."""
     due = [site_id for site_id, known in moments.items() if _is_past(known.soonest(), conn.now_ms)]
     for site_id in due:
         _settle(conn, trail, site_id, options)
-    return moments | moments_of(conn, due) if due else moments
+    return moments | moments_of(conn, due)() if due else moments
 
 
-def moments_of(conn: Connection, sites: Sequence[int]) -> dict[int, Moments]:
-    found = conn.values(SQL.moments, sites=_encode(sites).decode())
-    return {site_id: Moments(expiring, leased, delayed) for site_id, expiring, leased, delayed in found}
+def moments_of(conn: Connection, sites: Sequence[int]) -> Callable[[], dict[int, Moments]]:
+    """When something is next due at each of the sites; read now, told when called for."""
+    found = conn.values_later(SQL.moments, sites=_encode(sites).decode())
+    return lambda: {site_id: Moments(*moments) for site_id, *moments in found()}
 
 
 def standing_of(row: Row) -> Standing:

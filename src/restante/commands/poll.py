@@ -18,7 +18,7 @@ from functools import partial
 import msgspec
 
 from restante.commands.audit import AuditTrail
-from restante.commands.claims import Claim, Claimed, ClaimOptions, claim_all
+from restante.commands.claims import Claim, Claimed, ClaimOptions, claiming
 from restante.commands.collectors import SecretBox
 from restante.commands.polled import PollAnswer, poll_answer
 from restante.commands.refusals import refusal_answer
@@ -27,7 +27,7 @@ from restante.commands.totals import CommandTotals
 from restante.commands.window_gate import WindowGate
 from restante.commands.wire import iso
 from restante.database.database import Database
-from restante.database.hot import Failed, HotCall, HotOperation
+from restante.database.hot import Failed, HotCall
 from restante.delivery.presence import Presence
 from restante.identity.callers import CollectorCaller
 from restante.web.answer import Answer, json_answer
@@ -84,9 +84,7 @@ class CommandPoll:
     ) -> None:
         self.bell: SiteBell[ParkedClaim] = SiteBell(self._claim, monotonic)
         self._database = database
-        self._claims: HotOperation[Claim, Claimed] = HotOperation(
-            lambda conn, wanted: claim_all(conn, trail, options, wanted)
-        )
+        self._claims = claiming(trail, options)
         self._box = box
         self._options = options
         self._presence = presence

@@ -3,7 +3,7 @@
 Domain functions are plain and synchronous, `def revoke(conn: Connection, …)`, and know neither engine nor asyncio.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from restante.database.queries import Query
@@ -35,10 +35,13 @@ class Connection(Protocol):
     def run_many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
         """Run a statement once for each row of parameters."""
 
-    # The same two for what is run most: plain tuples are made and taken apart in half the time.
+    # The same for what is run most: plain tuples are made and taken apart in half the time.
 
     def values(self, query: Query, /, **parameters: Any) -> list[tuple[Any, ...]]:
         """Every row of the answer, its values in the order of the query's columns."""
+
+    def values_later(self, query: Query, /, **parameters: Any) -> Callable[[], list[tuple[Any, ...]]]:
+        """The same, read now, and told when it is called for: what is wanted together is best asked for together."""
 
     def run_rows(self, query: Query, rows: Iterable[tuple[Any, ...]], /) -> None:
         """Run a statement once for each row, its values in the order in which the query first names its parameters."""

@@ -13,7 +13,7 @@ undone and each request runs alone.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -35,12 +35,19 @@ class Failed(NamedTuple):
 
 
 class HotOperation(Generic[Asked, Result]):
-    """Made once; its calls are told apart from those of others by the object itself."""
+    """Made once; its calls are told apart from those of others by the object itself.
 
-    __slots__ = ("work",)
+    `about` says of a request what it will lock, of all operations alike: see `turns`."""
 
-    def __init__(self, work: Callable[[Connection, list[Asked]], Sequence[Result | Failed]]) -> None:
+    __slots__ = ("about", "work")
+
+    def __init__(
+        self,
+        work: Callable[[Connection, list[Asked]], Sequence[Result | Failed]],
+        about: Callable[[Asked], Hashable] | None = None,
+    ) -> None:
         self.work = work
+        self.about = about
 
 
 class HotCall(Generic[Asked, Result]):
@@ -61,6 +68,12 @@ class HotCall(Generic[Asked, Result]):
         self.loop = loop
         self.outcome: Any = None
         self.is_cancelled = False
+
+    @property
+    def about(self) -> Hashable:
+        """What the call is about; None if it is in nobody's way."""
+        about = self.operation.about
+        return None if about is None else about(self.asked)
 
     def cancel(self) -> None:
         """Do not serve it, if it is not being served already."""

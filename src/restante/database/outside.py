@@ -80,6 +80,10 @@ class OutsideConnection:
     def values(self, query: Query, /, **parameters: Any) -> list[tuple[Any, ...]]:
         return [tuple(row[column] for column in row.keys()) for row in self.all(query, **parameters)]  # noqa: SIM118 — no dict
 
+    def values_later(self, query: Query, /, **parameters: Any) -> Callable[[], list[tuple[Any, ...]]]:
+        rows = self.values(query, **parameters)
+        return lambda: rows
+
     def run_rows(self, query: Query, rows: Iterable[tuple[Any, ...]], /) -> None:
         _, names = numbered(query.for_engine(self._driver.engine), "?")
         self.run_many(query, (dict(zip(names, row, strict=True)) for row in rows))

@@ -11,16 +11,12 @@ the next one gets a new connection.
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import psycopg
-from psycopg.adapt import Buffer
-from psycopg.rows import dict_row
-from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
-from restante.core.errors import BadInput
+from restante.core.errors import BadInput, RestanteError
 from restante.database.channel import Channel
 from restante.database.connection import Row
 from restante.database.errors import (
@@ -34,6 +30,7 @@ from restante.database.errors import (
 )
 from restante.database.postgres_channel import PostgresChannel
 from restante.database.postgres_refusals import is_for_good
+from restante.database.postgres_session import Cursor, Session
 from restante.database.postgres_text import ENGINE, schema_of, statement_of
 from restante.database.queries import Query
 
@@ -54,32 +51,11 @@ CONNECTION_DEFAULTS = {
 }
 # As many as the server has room for in every connection (max_locks_per_transaction).
 LOCKS_MAX = 64
-# Statements are short and run often; where the planner guesses at many rows, as it does before a table's statistics are
-# first collected, compiling one would take hundreds of milliseconds, each time.
-_SET_UP = """
-SET jit = off;
-SET lock_timeout = '10s';
-SET idle_in_transaction_session_timeout = '60s';
-SET client_min_messages = warning;
-SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
-"""
 _BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _NOW = "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT) AS now_ms"
 _LOCK = f"SELECT pg_advisory_xact_lock(key), {_NOW} FROM unnest(CAST($1 AS BIGINT[])) AS key"  # noqa: S608
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(key) AS is_held FROM unnest(CAST($1 AS BIGINT[])) AS key"
-
-
-class _WholeDumper(Int8Dumper):
-    """Every whole number as 64 bits, so that a statement is prepared once and not once for each magnitude."""
-
-    def dump(self, obj: int) -> Buffer | None:
-        return super().dump(int(obj))
-
-
-class _WholeBinaryDumper(Int8BinaryDumper):
-    def dump(self, obj: int) -> Buffer | None:
-        return super().dump(int(obj))
 
 
 def _translated(error: psycopg.Error, *, writable: bool) -> DatabaseError:
@@ -121,25 +97,21 @@ class PostgresConnection:
         self._locked: set[int] = set()
         self._is_patient = True
         self._is_closed = False
-        self._driver: psycopg.Connection[dict[str, Any]] | None = None
-        self._cursor: psycopg.RawCursor[dict[str, Any]] | None = None
+        # What the first lock was told the time with, until somebody asks for it.
+        self._moment: Cursor | None = None
+        self._session: Session | None = None
         self._connect()
 
     def _connect(self) -> None:
         try:
-            driver = psycopg.connect(**self._parameters, autocommit=True, row_factory=dict_row, prepare_threshold=0)
+            self._session = Session(self._parameters)
         except psycopg.Error as error:
             refused = DatabaseRefused if is_for_good(str(error)) else DatabaseUnavailable
             # libpq gives its advice on a line of its own.
             raise refused(f"cannot be reached: {' '.join(str(error).split())}") from error
-        driver.prepared_max = 1000
-        for kind in (int, bool):
-            driver.adapters.register_dumper(kind, _WholeDumper)
-            driver.adapters.register_dumper(kind, _WholeBinaryDumper)
-        self._driver, self._cursor = driver, psycopg.RawCursor(driver, row_factory=dict_row)
         try:
-            _refuse_unfit(driver)
-            driver.execute(_SET_UP, prepare=False)
+            _refuse_unfit(self._session)
+            self._session.set_up()
         except (psycopg.Error, DatabaseError) as error:
             self._drop()
             raise _translated(error, writable=False) if isinstance(error, psycopg.Error) else error from error
@@ -147,28 +119,48 @@ class PostgresConnection:
     @property
     def now_ms(self) -> int:
         if self._now_ms is None:
-            self._now_ms = self._clock() if self._clock else int(self._execute(f"SELECT {_NOW}")[0]["now_ms"])
+            if self._clock is not None:
+                self._now_ms = self._clock()
+            else:
+                moment = self._send(f"SELECT {_NOW}") if self._moment is None else self._moment
+                self._now_ms = int(self._fetch(moment)[-1][-1])
         return self._now_ms
 
     def all(self, query: Query, /, **parameters: Any) -> list[Row]:
-        statement = statement_of(query)
-        values = [parameters[name] for name in statement.names]
-        if not statement.may_change and _holds_nul(values):
-            # No text here holds that character, so nothing is equal to one that does.
-            return []
-        rows: list[Row] = list(self._execute(statement.text, values))
-        if statement.may_change:
-            self._changes += len(rows)
-        return rows
+        return self._rows(query, parameters, named=True)
 
     def one(self, query: Query, /, **parameters: Any) -> Row | None:
         rows = self.all(query, **parameters)
         return rows[0] if rows else None
 
+    def values(self, query: Query, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        return self._rows(query, parameters, named=False)
+
+    def _rows(self, query: Query, parameters: Mapping[str, Any], *, named: bool) -> list[Any]:
+        statement = statement_of(query)
+        values = [parameters[name] for name in statement.names]
+        if not statement.may_change and _holds_nul(values):
+            # No text here holds that character, so nothing is equal to one that does.
+            return []
+        rows = self._fetch(self._send(statement.text, values, named=named))
+        if statement.may_change:
+            self._changes += len(rows)
+        return rows
+
+    def values_later(self, query: Query, /, **parameters: Any) -> Callable[[], list[tuple[Any, ...]]]:
+        statement = statement_of(query)
+        values = [parameters[name] for name in statement.names]
+        if statement.may_change or _holds_nul(values):
+            rows = self.values(query, **parameters)
+            return lambda: rows
+        cursor = self._send(statement.text, values)
+        return cache(lambda: self._fetch(cursor))
+
     def run(self, query: Query, /, **parameters: Any) -> int:
         statement = statement_of(query)
-        self._execute(statement.text, [parameters[name] for name in statement.names])
-        changed = max(0, self._open_cursor().rowcount)
+        cursor = self._send(statement.text, [parameters[name] for name in statement.names])
+        self._fetch(cursor)
+        changed = max(0, cursor.rowcount)
         if statement.may_change:
             self._changes += changed
         return changed
@@ -177,23 +169,16 @@ class PostgresConnection:
         names = statement_of(query).names
         self.run_rows(query, (tuple(row[name] for name in names) for row in rows))
 
-    def values(self, query: Query, /, **parameters: Any) -> list[tuple[Any, ...]]:
-        statement = statement_of(query)
-        rows = self._execute(statement.text, [parameters[name] for name in statement.names])
-        if statement.may_change:
-            self._changes += len(rows)
-        return [tuple(row.values()) for row in rows]
-
     def run_rows(self, query: Query, rows: Iterable[tuple[Any, ...]], /) -> None:
+        """Nobody waits for what they have changed: what is wrong with them shows at the commit, or before."""
         statement, values = statement_of(query), list(rows)
         if not values:
             return
-        cursor = self._open_cursor()
         try:
-            cursor.executemany(statement.text, values)
+            self._opened().send_many(statement.text, values)
         except psycopg.Error as error:
-            raise self._failed(error) from error
-        self._changes += max(0, cursor.rowcount)
+            raise self._failed(error, *values) from error
+        self._changes += len(values)
 
     def announce(self, event: object, /) -> None:
         self._announced.append(event)
@@ -207,49 +192,45 @@ class PostgresConnection:
         if not wanted:
             return
         if self._is_patient or (not self._locked and self._changes == self._changes_at_begin):
-            rows = self._execute(_LOCK, [wanted])
-            if self._now_ms is None and self._clock is None:
-                self._now_ms = int(rows[-1]["now_ms"])
+            # Not waited for: what is sent behind it is done when it is held.
+            held = self._send(_LOCK, [wanted])
+            if self._moment is None:
+                self._moment = held
         elif len(self._locked) + len(wanted) > LOCKS_MAX or not self._try_lock(wanted):
             raise Contended(f"another transaction works on a {kind}")
         self._locked.update(wanted)
 
     def _try_lock(self, wanted: Sequence[int]) -> bool:
-        return all(row["is_held"] for row in self._execute(_TRY_LOCK, [wanted]))
+        return all(is_held for (is_held,) in self._fetch(self._send(_TRY_LOCK, [wanted])))
 
     # What follows is for whoever opens the transaction, not for domain code.
 
     def begin(self, *, patient: bool = True) -> None:
         self._now_ms = None
+        self._moment = None
         self._announced = []
         self._changes_at_begin = self._changes
         self._locked = set()
         self._is_patient = patient
-        text = _BEGIN_WRITING if self._writable else _BEGIN_READING
         if self._is_closed:
             raise DatabaseError("the connection is closed")
-        if self._driver is None:
-            self._connect()
-            self._execute(text)
-            return
-        try:
-            self._execute(text)
-        except DatabaseUnavailable:
+        if self._session is None or self._session.is_gone():
             # It was lost while nobody used it: nothing had begun on it.
+            self._drop()
             self._connect()
-            self._execute(text)
+        self._opened().open()
+        self._send(_BEGIN_WRITING if self._writable else _BEGIN_READING)
 
     def commit(self) -> list[object]:
         """Make the transaction durable; what it announced."""
-        cursor = self._open_cursor()
+        session = self._opened()
         try:
-            cursor.execute("COMMIT")
-        except psycopg.OperationalError as error:
-            if self._is_lost():
+            cursor = session.send("COMMIT")
+            session.end()
+        except psycopg.Error as error:
+            if session.is_lost:
                 self._drop()
                 raise CommitUncertain(f"the connection was lost during a commit: {error}".strip()) from error
-            raise self._failed(error) from error
-        except psycopg.Error as error:
             raise self._failed(error) from error
         if cursor.statusmessage != "COMMIT":
             # The server ends a transaction in which a statement has failed, whatever it was asked for.
@@ -259,14 +240,17 @@ class PostgresConnection:
 
     def rollback(self) -> None:
         self._announced = []
-        driver = self._driver
-        if driver is None:
-            return
-        if driver.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+        session = self._session
+        if session is None:
             return
         try:
-            self._execute("ROLLBACK")
-        except DatabaseError:
+            if self._writable:
+                session.undo()
+            else:
+                # A snapshot has nothing to undo; and for the driver a rollback is a reason to prepare all anew.
+                session.send("COMMIT")
+                session.end()
+        except psycopg.Error:
             # The server rolls back what it has lost touch with; a connection that cannot be trusted is replaced.
             self._drop()
 
@@ -286,11 +270,8 @@ class PostgresConnection:
 
     def run_script(self, source: str) -> None:
         """Run several statements in the open transaction."""
-        driver = self._driver
-        if driver is None:
-            raise DatabaseUnavailable("the connection was lost")
         try:
-            driver.execute(schema_of(source).encode(), prepare=False)
+            self._opened().run_script(schema_of(source))
         except psycopg.Error as error:
             raise self._failed(error) from error
         self._changes += 1
@@ -299,36 +280,34 @@ class PostgresConnection:
         self._is_closed = True
         self._drop()
 
-    def _execute(self, text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        cursor = self._open_cursor()
+    def _send(self, text: str, values: Sequence[Any] = (), *, named: bool = False) -> Cursor:
         try:
-            cursor.execute(text, values, binary=True)
-            return cursor.fetchall() if cursor.description is not None else []
-        except psycopg.DataError as error:
-            if _holds_nul(values):
-                raise BadInput("text", "no character NUL, which the database cannot keep") from error
-            raise self._failed(error) from error
+            return self._opened().send(text, values, named=named)
+        except psycopg.Error as error:
+            raise self._failed(error, values) from error
+
+    def _fetch(self, cursor: Cursor) -> list[Any]:
+        try:
+            return self._opened().fetch(cursor)
         except psycopg.Error as error:
             raise self._failed(error) from error
 
-    def _open_cursor(self) -> "psycopg.RawCursor[dict[str, Any]]":
-        if self._cursor is None:
+    def _opened(self) -> Session:
+        if self._session is None:
             raise DatabaseUnavailable("the connection was lost")
-        return self._cursor
+        return self._session
 
-    def _failed(self, error: psycopg.Error) -> DatabaseError:
-        if self._is_lost():
+    def _failed(self, error: psycopg.Error, *rows: Sequence[Any]) -> RestanteError | DatabaseError:
+        if isinstance(error, psycopg.DataError) and any(_holds_nul(values) for values in rows):
+            return BadInput("text", "no character NUL, which the database cannot keep")
+        if self._session is not None and self._session.is_lost:
             self._drop()
         return _translated(error, writable=self._writable)
 
-    def _is_lost(self) -> bool:
-        return self._driver is not None and self._driver.closed
-
     def _drop(self) -> None:
-        driver, self._driver, self._cursor = self._driver, None, None
-        if driver is not None:
-            with suppress(psycopg.Error):
-                driver.close()
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
 
 
 class PostgresEngine:
@@ -360,9 +339,8 @@ def _holds_nul(values: Sequence[Any]) -> bool:
     return any(isinstance(value, str) and "\0" in value for value in values)
 
 
-def _refuse_unfit(driver: "psycopg.Connection[Any]") -> None:
-    if driver.info.server_version < VERSION_MIN:
-        raise DatabaseError(f"PostgreSQL 15 or newer is needed, the server is {driver.info.server_version // 10_000}")
-    encoding = driver.info.parameter_status("server_encoding")
-    if encoding != "UTF8":
-        raise DatabaseError(f"the database must be encoded in UTF8, it is in {encoding}")
+def _refuse_unfit(session: Session) -> None:
+    if session.version < VERSION_MIN:
+        raise DatabaseError(f"PostgreSQL 15 or newer is needed, the server is {session.version // 10_000}")
+    if session.encoding != "UTF8":
+        raise DatabaseError(f"the database must be encoded in UTF8, it is in {session.encoding}")

@@ -139,6 +139,10 @@ class SqliteConnection:
         except sqlite3.Error as error:
             raise _translated(error) from error
 
+    def values_later(self, query: Query, /, **parameters: Any) -> Callable[[], list[tuple[Any, ...]]]:
+        rows = self.values(query, **parameters)
+        return lambda: rows
+
     def run_rows(self, query: Query, rows: Iterable[tuple[Any, ...]], /) -> None:
         with _our_errors:
             self._plain.executemany(_numbered(query), rows)

@@ -34,6 +34,7 @@ from restante.database.errors import (
     UniqueViolation,
 )
 from restante.database.hot import Failed, HotCall, HotCalls, hand_back, together
+from restante.database.turns import Turns
 
 log = structlog.get_logger()
 
@@ -98,13 +99,15 @@ class Writer:
         self._accepting = threading.Lock()
         self._is_closed = False
         self._order = CommitOrder()
+        self._turns = Turns()
         self._foreign = conns[0].foreign_commits()
         self._foreign_check_at = 0.0
         self.commits = 0
         self.writes = 0
         self._conns = conns
         self._threads = [
-            threading.Thread(target=self._run, args=(conn,), name="restante-writer", daemon=True) for conn in conns
+            threading.Thread(target=self._run, args=(number, conn), name="restante-writer", daemon=True)
+            for number, conn in enumerate(conns)
         ]
         for thread in self._threads:
             thread.start()
@@ -137,18 +140,21 @@ class Writer:
         for conn in self._conns:
             conn.close()
 
-    def _run(self, conn: EngineConnection) -> None:
-        watches = conn is self._conns[0]
+    def _run(self, number: int, conn: EngineConnection) -> None:
+        watches = number == 0
         closing = False
-        while not closing:
-            batch = self._next_batch(FOREIGN_COMMIT_CHECK_SECONDS if watches else None)
-            closing = None in batch
+        own: list[HotCall[Any, Any]] = []
+        while own or not closing:
+            batch = [] if closing else self._next_batch(0 if own else FOREIGN_COMMIT_CHECK_SECONDS if watches else None)
+            closing = closing or None in batch
             works: list[_Work] = [
                 job for job in batch if isinstance(job, _Job) and job.future.set_running_or_notify_cancel()
             ]
-            works += together(call for call in batch if isinstance(call, HotCall))
+            calls = own + [call for call in batch if isinstance(call, HotCall)]
+            works += together(self._turns.begin(number, calls[:BATCH_MAX]))
             if works:
                 self._run_together(conn, works)
+            own = calls[BATCH_MAX:] + self._turns.end(number)
             # Looked at by the clock, not when idle: a writer that is never idle has neighbours too.
             if watches and time.monotonic() >= self._foreign_check_at:
                 self._notice_foreign_commit(conn)
@@ -157,7 +163,7 @@ class Writer:
     def _next_batch(self, seconds: float | None) -> list[_Job | HotCall[Any, Any] | None]:
         """All that wait, up to a bound; nothing if nobody comes for a while. One None for each thread."""
         try:
-            batch = [self._queue.get(timeout=seconds)]
+            batch = [self._queue.get_nowait() if seconds == 0 else self._queue.get(timeout=seconds)]
         except queue.Empty:
             return []
         while len(batch) < BATCH_MAX and batch[-1] is not None and not self._queue.empty():
