@@ -66,11 +66,17 @@ def enqueue(
         cursor.close()
 
 
-def schema(kind: DatabaseKind) -> str:
-    """The statements that make the outbox table in a database of this kind."""
+def schema(kind: DatabaseKind, *, notify: bool = False) -> str:
+    """The statements that make the outbox table in a database of this kind.
+
+    With `notify`, on PostgreSQL, also those that tell the server of every commit to it.
+    """
     if kind not in get_args(DatabaseKind):
         raise BadInput("kind", f"one of {', '.join(get_args(DatabaseKind))}")
-    return (files("restante") / "schemas" / f"outbox_{kind}.sql").read_text(encoding="utf-8")
+    if notify and kind != "postgresql":
+        raise BadInput("notify", "PostgreSQL: no other database can tell the server")
+    names = [f"outbox_{kind}.sql", *(["outbox_notify_postgresql.sql"] if notify else [])]
+    return "".join((files("restante") / "schemas" / name).read_text(encoding="utf-8") for name in names)
 
 
 def _checked(signal: Signal | Mapping[str, Any]) -> Signal:

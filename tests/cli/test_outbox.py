@@ -132,3 +132,10 @@ def test_the_doctor_looks_at_them_too(with_shop: Restante) -> None:
 def test_the_schema_is_printed(kind: DatabaseKind) -> None:
     result = CliRunner().invoke(app, ["outbox", "schema", "--for", kind])
     assert (result.exit_code, result.stdout) == (0, schema(kind))
+
+
+def test_the_trigger_is_printed_for_postgresql_alone() -> None:
+    result = CliRunner().invoke(app, ["outbox", "schema", "--for", "postgresql", "--notify"])
+    assert (result.exit_code, result.stdout) == (0, schema("postgresql", notify=True))
+    refused = CliRunner().invoke(app, ["outbox", "schema", "--for", "mysql", "--notify"])
+    assert refused.exit_code != 0

@@ -1,4 +1,5 @@
 import asyncio
+import socket
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -6,7 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from restante.database import outside
 from restante.database.connection import Connection
 from restante.database.errors import DatabaseError, DatabaseUnavailable
 from restante.database.outside import OutsideAddress, OutsideDatabase
@@ -111,6 +114,31 @@ async def test_alone_means_one_after_the_other(database: OutsideDatabase) -> Non
         both = [place.write_alone(work) for place in (database, another) for _ in range(5)]
         await asyncio.wait_for(asyncio.gather(*both), SOON)
     assert len(await database.read(notes)) == 10
+
+
+async def test_one_that_does_not_answer_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outside, "CLOSE_SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        database = OutsideDatabase(OutsideAddress("silent", "mysql", f"mysql://ada:s3cret@127.0.0.1:{port}/shop"))
+        asking = asyncio.create_task(database.read(notes))
+        caller, _ = await asyncio.wait_for(asyncio.to_thread(silent.accept), SOON)
+        with capture_logs() as lines:
+            database.close()
+        assert [(line["event"], line["source"]) for line in lines] == [
+            ("a database does not answer, the connection to it is left behind", "silent")
+        ]
+        caller.close()
+        with pytest.raises(DatabaseUnavailable):
+            await asyncio.wait_for(asking, SOON)
+
+
+async def test_who_only_looks_is_in_no_writers_way(database: OutsideDatabase, path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as application:
+        application.execute("BEGIN IMMEDIATE")
+        assert await asyncio.wait_for(database.read(notes), SOON) == []
+        assert database.read_now(notes) == []
+        application.execute("ROLLBACK")
 
 
 def test_no_password_is_shown() -> None:

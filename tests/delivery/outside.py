@@ -39,8 +39,8 @@ class Place(NamedTuple):
             conn.commit()
 
 
-def make_schema(conn: Any, kind: DatabaseKind) -> None:
-    for statement in schema(kind).split(";\n"):
+def make_schema(conn: Any, kind: DatabaseKind, *, notify: bool = False) -> None:
+    for statement in schema(kind, notify=notify).split(";\n"):
         if statement.strip():
             conn.cursor().execute(statement)
     conn.commit()
@@ -63,9 +63,14 @@ def in_mysql(service: MariaDb, name: str) -> Place:
     return place
 
 
-def in_postgres(server: PostgresServer) -> Place:
+def in_postgres(server: PostgresServer, *, notify: bool = False) -> Place:
     url = server.create()
     place = Place(OutsideAddress(SOURCE, "postgres", url), lambda: psycopg.connect(url))
     with closing(place.connect()) as conn:
-        make_schema(conn, "postgresql")
+        make_schema(conn, "postgresql", notify=notify)
     return place
+
+
+def end_listeners(server: PostgresServer) -> None:
+    """Cut the connections on which notifications are heard."""
+    server.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'restante listener'")

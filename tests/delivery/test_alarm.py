@@ -33,3 +33,16 @@ async def test_stopping_wakes_and_is_seen() -> None:
     alarm.stop()
     await asyncio.wait_for(waiting, SOON)
     assert alarm.is_stopping
+
+
+async def test_a_pause_is_not_cut_short_by_a_ring_which_is_kept() -> None:
+    alarm = Alarm()
+    alarm.ring()
+    pausing = asyncio.create_task(alarm.pause(3600))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not pausing.done()
+    await asyncio.wait_for(alarm.wait(), SOON)
+    alarm.stop()
+    await asyncio.wait_for(pausing, SOON)
+    await asyncio.wait_for(Alarm().pause(0.001), SOON)

@@ -1,5 +1,4 @@
 import asyncio
-from collections.abc import Callable
 
 import pytest
 from structlog.testing import capture_logs
@@ -7,9 +6,8 @@ from structlog.testing import capture_logs
 from restante.core.backoff import Backoff
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.errors import DatabaseUnavailable
 from restante.delivery import log, outbox
-from restante.delivery.dispatcher import Dispatcher, DispatcherOptions, Runner
+from restante.delivery.dispatcher import Dispatcher, DispatcherOptions
 from restante.delivery.log import Published
 from restante.delivery.outbox import Outcome
 from restante.delivery.signals import Signal
@@ -180,129 +178,6 @@ async def test_log_lines_carry_the_prefix(database: Database, device: int, appen
     assert all(line["event"].startswith("[device-outbox] ") for line in lines)
     levels = {line["event"].removeprefix("[device-outbox] "): line["log_level"] for line in lines}
     assert (levels["delivered"], levels["a row failed"], levels["given up"]) == ("info", "error", "error")
-
-
-class Watched(Dispatcher):
-    """Lets a test wait for its passes, and have one fail."""
-
-    def __init__(self, database: Database, options: DispatcherOptions, appending: Appending) -> None:
-        super().__init__(database, options, appending)
-        self.outcomes: asyncio.Queue[Outcome | Exception] = asyncio.Queue()
-        self.errors: list[Exception] = []
-        self.ring_during_next: Callable[[], None] | None = None
-
-    async def run_once(self) -> Outcome:
-        try:
-            if self.errors:
-                raise self.errors.pop()
-            outcome = await super().run_once()
-            if self.ring_during_next is not None:
-                self.ring_during_next()
-                self.ring_during_next = None
-        except Exception as error:
-            self.outcomes.put_nowait(error)
-            raise
-        self.outcomes.put_nowait(outcome)
-        return outcome
-
-    async def next(self) -> Outcome | Exception:
-        return await asyncio.wait_for(self.outcomes.get(), SOON)
-
-
-class Running:
-    def __init__(self, database: Database, appending: Appending, interval_seconds: float = NEVER) -> None:
-        options = DispatcherOptions(interval_seconds=interval_seconds, batch=2)
-        self.passes = Watched(database, options, appending)
-        self.runner = Runner(self.passes, options)
-
-    async def __aenter__(self) -> "Running":
-        self._task = asyncio.ensure_future(self.runner.run())
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        self.runner.stop()
-        await asyncio.wait_for(self._task, SOON)
-
-
-async def test_the_runner_drains_at_once_then_waits_to_be_rung(
-    database: Database, device: int, appending: Appending
-) -> None:
-    enqueue(database, device, 1, 2, 3)
-    async with Running(database, appending) as running:
-        drained = [await running.passes.next() for _ in range(3)]
-        assert drained == [Outcome(delivered=2), Outcome(delivered=1), Outcome()]
-        enqueue(database, device, 4)
-        running.runner.ring()
-        assert await running.passes.next() == Outcome(delivered=1)
-
-
-async def test_a_ring_during_a_pass_is_not_lost(database: Database, device: int, appending: Appending) -> None:
-    async with Running(database, appending) as running:
-        running.passes.ring_during_next = running.runner.ring
-        assert await running.passes.next() == Outcome()
-        assert await running.passes.next() == Outcome()
-
-
-async def test_the_runner_looks_unasked_after_its_interval(
-    database: Database, device: int, appending: Appending
-) -> None:
-    async with Running(database, appending, interval_seconds=0.01) as running:
-        assert await running.passes.next() == Outcome()
-        enqueue(database, device, 1)
-        while await running.passes.next() == Outcome():
-            pass
-        assert published(database, device) == [1]
-
-
-async def test_the_runner_comes_back_for_a_retry_before_its_interval(
-    database: Database, device: int, appending: Appending, clock: ManualClock
-) -> None:
-    enqueue(database, device, 1)
-    appending.unreachable = {device}
-    async with Running(database, appending) as running:
-        assert await running.passes.next() == Outcome(retried=1)
-        appending.unreachable = set()
-        clock.advance(0.99)
-        while (outcome := await running.passes.next()) == Outcome():
-            clock.advance(0.01)
-        assert outcome == Outcome(delivered=1)
-
-
-async def test_rows_behind_one_that_waits_for_its_retry_do_not_keep_the_runner_busy(
-    database: Database, device: int, appending: Appending
-) -> None:
-    enqueue(database, device, 1, 2, 3)
-    appending.poisonous = {1}
-    running = Running(database, appending)
-    assert await running.passes.run_once() == Outcome(retried=1)
-    assert await running.runner._idle_seconds() == 1.0
-
-
-async def test_after_a_pass_that_only_failed_what_lies_beyond_the_batch_is_looked_for_at_once(
-    database: Database, device: int, neighbour: int, appending: Appending
-) -> None:
-    enqueue(database, device, 1, 2)
-    enqueue(database, neighbour, 3)
-    appending.unreachable = {device}
-    async with Running(database, appending) as running:
-        assert await running.passes.next() == Outcome(retried=1)
-        assert await running.passes.next() == Outcome(delivered=1)
-
-
-@pytest.mark.parametrize("error", [DatabaseUnavailable("locked"), RuntimeError("unforeseen")])
-async def test_the_runner_survives_a_pass_that_failed(
-    database: Database, device: int, appending: Appending, error: Exception
-) -> None:
-    enqueue(database, device, 1)
-    async with Running(database, appending, interval_seconds=0.01) as running:
-        running.passes.errors.append(error)
-        assert await running.passes.next() is error
-        assert await running.passes.next() == Outcome(delivered=1)
-
-
-async def test_a_stopped_runner_ends_though_it_waits(database: Database, appending: Appending) -> None:
-    async with Running(database, appending) as running:
-        assert await running.passes.next() == Outcome()
 
 
 async def test_what_was_delivered_was_announced(database: Database, device: int, appending: Appending) -> None:

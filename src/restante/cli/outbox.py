@@ -127,9 +127,12 @@ def schema(
     kind: Annotated[
         DatabaseKind, typer.Option("--for", metavar="postgresql|mysql|sqlite", help="The kind of your database.")
     ],
+    notify: Annotated[
+        bool, typer.Option("--notify", help="PostgreSQL: with a trigger that tells the server of every commit to it.")
+    ] = False,
 ) -> None:
     """Print the statements that make the outbox table in a database of your own."""
-    typer.echo(schema_of(kind), nl=False)
+    typer.echo(schema_of(kind, notify=notify), nl=False)
 
 
 def _standing(source: Source) -> dict[str, object]:

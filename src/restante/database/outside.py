@@ -12,19 +12,25 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
+import structlog
+
 from restante.database.connection import Connection, Row
 from restante.database.errors import DatabaseError, DatabaseUnavailable
-from restante.database.outside_drivers import DRIVERS, Driver
+from restante.database.one_thread import Closed, OneThread
+from restante.database.outside_drivers import DRIVERS, Driver, How
 from restante.database.queries import Query, numbered
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+log = structlog.get_logger()
+
+CLOSE_SECONDS = 2.0
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 
 
@@ -94,15 +100,15 @@ class OutsideConnection:
     def lock(self, _kind: str, /, *_keys: int | str) -> None:
         """Who must be alone there says so when it begins."""
 
-    def begin(self, *, alone: bool) -> None:
+    def begin(self, how: How) -> None:
         self._now_ms = None
         with self._driver.our_errors():
-            self._driver.begin(self._conn, alone)
+            self._driver.begin(self._conn, how)
 
-    def commit(self, *, alone: bool) -> None:
+    def commit(self, how: How) -> None:
         with self._driver.our_errors():
             self._conn.commit()
-            self._driver.let_others(self._conn, alone)
+            self._driver.let_others(self._conn, how)
 
     def close(self) -> None:
         """Whatever is open is undone by the database, which sees the connection end."""
@@ -135,44 +141,44 @@ class OutsideDatabase:
         self.problem: str | None = None
         self._driver = DRIVERS[address.engine]
         self._conn: OutsideConnection | None = None
-        self._is_closed = False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="restante-outside")
+        self._thread = OneThread(f"restante-outside {address.name}")
 
     async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function in a transaction; return when its effect is durable."""
-        return await asyncio.wrap_future(self._submit(lambda conn: work(conn, *args, **kwargs), alone=False))
+        return await asyncio.wrap_future(self._submit(lambda conn: work(conn, *args, **kwargs), "write"))
+
+    async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `write`, for who changes nothing and is to be in no writer's way."""
+        return await asyncio.wrap_future(self._submit(lambda conn: work(conn, *args, **kwargs), "read"))
 
     async def write_alone(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """As `write`, while nobody else who uses this function on the same database is at it."""
-        return await asyncio.wrap_future(self._submit(lambda conn: work(conn, *args, **kwargs), alone=True))
-
-    # An outbox elsewhere is asked seldom, and by those who change it: reads are no transactions of another kind.
-    read = write
+        return await asyncio.wrap_future(self._submit(lambda conn: work(conn, *args, **kwargs), "alone"))
 
     def write_now(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._submit(lambda conn: work(conn, *args, **kwargs), alone=False).result()
+        return self._submit(lambda conn: work(conn, *args, **kwargs), "write").result()
 
-    read_now = write_now
+    def read_now(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._submit(lambda conn: work(conn, *args, **kwargs), "read").result()
 
     def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            self._thread.submit(self._drop)
-            self._thread.shutdown()
+        """What hangs over there is not waited for: connection and transaction end with the process, if not before."""
+        if not self._thread.close(self._drop, CLOSE_SECONDS):
+            log.warning("a database does not answer, the connection to it is left behind", source=self.name)
 
-    def _submit(self, work: Callable[[Connection], T], *, alone: bool) -> "Future[T]":
+    def _submit(self, work: Callable[[Connection], T], how: How) -> "Future[T]":
         try:
-            return self._thread.submit(self._transact, work, alone)
-        except RuntimeError:
+            return self._thread.submit(lambda: self._transact(work, how))
+        except Closed:
             raise DatabaseUnavailable("the database is closed") from None
 
-    def _transact(self, work: Callable[[Connection], T], alone: bool) -> T:
+    def _transact(self, work: Callable[[Connection], T], how: How) -> T:
         try:
             if self._conn is None:
                 self._conn = OutsideConnection(self._driver, self.address.url)
-            self._conn.begin(alone=alone)
+            self._conn.begin(how)
             result = work(self._conn)
-            self._conn.commit(alone=alone)
+            self._conn.commit(how)
         except BaseException as error:
             # A connection that failed in the middle of something is not worth mending: the next work opens another.
             self._drop()

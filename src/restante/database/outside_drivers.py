@@ -7,7 +7,7 @@ default it would lock the gaps that the application wants to insert into.
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from restante.database.errors import DatabaseError, DatabaseUnavailable
@@ -17,6 +17,9 @@ ANSWER_SECONDS = 30
 LOCK_SECONDS = 5
 _ALONE = "restante device_update_outbox"
 
+# What a transaction is for: to look, to change something, or to do so while nobody else does who asks for it.
+How = Literal["read", "write", "alone"]
+
 
 class Driver(NamedTuple):
     engine: str
@@ -25,8 +28,8 @@ class Driver(NamedTuple):
     placeholder: str
     # Asks the database's clock; None where that is this machine's.
     clock: str | None
-    begin: Callable[[Any, bool], None]
-    let_others: Callable[[Any, bool], None]
+    begin: Callable[[Any, How], None]
+    let_others: Callable[[Any, How], None]
     errors: Callable[[], tuple[type[Exception], tuple[type[Exception], ...]]]
 
     @contextmanager
@@ -59,35 +62,42 @@ MYSQL_OPTIONS = frozenset(["unix_socket", "ssl_ca", "ssl_cert", "ssl_key"])
 SQLITE_OPTIONS: frozenset[str] = frozenset()
 
 
+def postgres_parameters(url: str) -> dict[str, Any]:
+    """What the driver is told to connect to it."""
+    parts = urlsplit(url)
+    options: dict[str, Any] = {"host": parts.hostname, **options_of(url, POSTGRES_OPTIONS)}
+    return {
+        "port": parts.port or 5432,
+        "user": unquote(parts.username or "") or None,
+        "password": unquote(parts.password or "") or None,
+        "dbname": unquote(parts.path[1:]),
+        "connect_timeout": CONNECT_SECONDS,
+        "tcp_user_timeout": ANSWER_SECONDS * 1000,
+        "application_name": "restante",
+        **{name: value for name, value in options.items() if value},
+    }
+
+
 def _connect_postgres(url: str) -> Any:
     # Imported when needed, here and below: whoever has no such database need not wait for its driver.
     import psycopg
     from psycopg.rows import dict_row
 
-    parts = urlsplit(url)
-    options: dict[str, Any] = {"host": parts.hostname, **options_of(url, POSTGRES_OPTIONS)}
     conn = psycopg.connect(
-        port=parts.port or 5432,
-        user=unquote(parts.username or "") or None,
-        password=unquote(parts.password or "") or None,
-        dbname=unquote(parts.path[1:]),
-        connect_timeout=CONNECT_SECONDS,
-        tcp_user_timeout=ANSWER_SECONDS * 1000,
-        application_name="restante",
+        **postgres_parameters(url),
         options=f"-c statement_timeout={ANSWER_SECONDS * 1000} -c lock_timeout={LOCK_SECONDS * 1000}",
         row_factory=dict_row,
         # Parameters are put in on this side: a NULL needs no type then, and a list of any length no plan of its own.
         cursor_factory=psycopg.ClientCursor,
         prepare_threshold=None,
-        **{name: value for name, value in options.items() if value},
     )
     conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     return conn
 
 
-def _begin_postgres(conn: Any, alone: bool) -> None:
+def _begin_postgres(conn: Any, how: How) -> None:
     # The driver opens the transaction with its first statement.
-    if alone:
+    if how == "alone":
         conn.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (_ALONE,))
 
 
@@ -119,8 +129,8 @@ def _connect_mysql(url: str) -> Any:
     return conn
 
 
-def _begin_mysql(conn: Any, alone: bool) -> None:
-    if alone:
+def _begin_mysql(conn: Any, how: How) -> None:
+    if how == "alone":
         cursor = conn.cursor()
         cursor.execute("SELECT GET_LOCK(CONCAT(LEFT(DATABASE(), 30), ' ', %s), %s) AS got", (_ALONE, LOCK_SECONDS))
         if cursor.fetchone()["got"] != 1:
@@ -128,9 +138,9 @@ def _begin_mysql(conn: Any, alone: bool) -> None:
     conn.begin()
 
 
-def _let_others_mysql(conn: Any, alone: bool) -> None:
+def _let_others_mysql(conn: Any, how: How) -> None:
     """Only after the commit: who claims next must see what was claimed."""
-    if alone:
+    if how == "alone":
         conn.cursor().execute("SELECT RELEASE_LOCK(CONCAT(LEFT(DATABASE(), 30), ' ', %s))", (_ALONE,))
 
 
@@ -144,12 +154,12 @@ def _connect_sqlite(url: str) -> Any:
     return conn
 
 
-def _begin_sqlite(conn: Any, _alone: bool) -> None:
-    # One writer at a time is all that SQLite has.
-    conn.execute("BEGIN IMMEDIATE")
+def _begin_sqlite(conn: Any, how: How) -> None:
+    # One writer at a time is all that SQLite has; and the application is one of them.
+    conn.execute("BEGIN" if how == "read" else "BEGIN IMMEDIATE")
 
 
-def _nothing(_conn: Any, _alone: bool) -> None:
+def _nothing(_conn: Any, _how: How) -> None:
     return None
 
 

@@ -10,6 +10,7 @@ import asyncio
 class Alarm:
     def __init__(self) -> None:
         self._rung = asyncio.Event()
+        self._stopped = asyncio.Event()
         self.is_stopping = False
 
     def ring(self) -> None:
@@ -18,6 +19,7 @@ class Alarm:
     def stop(self) -> None:
         """Wake the service for the last time."""
         self.is_stopping = True
+        self._stopped.set()
         self._rung.set()
 
     async def wait(self, seconds: float | None = None) -> None:
@@ -28,3 +30,11 @@ class Alarm:
         except TimeoutError:
             return
         self._rung.clear()
+
+    async def pause(self, seconds: float) -> None:
+        """So long, or until stopped. A ring is kept for the next wait."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+        except TimeoutError:
+            return

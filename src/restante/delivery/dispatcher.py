@@ -1,4 +1,4 @@
-"""The dispatcher: moves signals from the outbox to the log, and the runner that drives it.
+"""The dispatcher: moves signals from the outbox to the log. What drives it is its runner (`runner.py`).
 
 A pass is two transactions: claim (a lease on a batch of rows), then publish and mark them delivered together. A crash
 between the two leaves rows leased; when the lease runs out any dispatcher takes them up. One that wakes up late finds
@@ -11,7 +11,6 @@ import os
 import secrets
 import socket
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
@@ -19,7 +18,6 @@ from restante.core.backoff import Backoff
 from restante.database.database import Database
 from restante.delivery import log as signal_log
 from restante.delivery import outbox
-from restante.delivery.alarm import Alarm
 from restante.delivery.outbox import Append, HeldRow, Outcome
 
 log = structlog.get_logger()
@@ -28,7 +26,6 @@ PREFIX = "[device-outbox]"
 
 @dataclass(frozen=True, slots=True)
 class DispatcherOptions:
-    interval_seconds: float = 5.0
     batch: int = 100
     lease_seconds: float = 30.0
     backoff: Backoff = field(default_factory=Backoff)
@@ -44,6 +41,8 @@ class DispatcherTotals:
     failed: int = 0
     # Rows that were claimed and had been lost by the time they were to be published.
     stale: int = 0
+    # Passes that failed as a whole: a database was away.
+    errors: int = 0
 
     def add(self, outcome: Outcome, **about: str) -> None:
         """Count a pass, and say what became of its rows."""
@@ -119,39 +118,3 @@ class Dispatcher:
         reason = f"{type(error).__name__}: {error}"
         log.error(f"{PREFIX} a row failed", row=row.id, device_id=row.device_id, error=reason)
         return await self._database.write(outbox.put_back, self.name, row, reason, self._options.backoff)
-
-
-class Dispatches(Protocol):
-    """A dispatcher as its runner sees it."""
-
-    async def run_once(self) -> Outcome: ...
-    async def seconds_until_due(self) -> float | None: ...
-
-
-class Runner:
-    """Runs a dispatcher: again at once after a delivery, else when rung, or when the interval or a retry is due."""
-
-    def __init__(self, dispatcher: Dispatches, options: DispatcherOptions) -> None:
-        self._dispatcher = dispatcher
-        self._options = options
-        self._alarm = Alarm()
-        self.ring = self._alarm.ring
-        self.stop = self._alarm.stop
-
-    async def run(self) -> None:
-        while not self._alarm.is_stopping:
-            try:
-                outcome = await self._dispatcher.run_once()
-                delay = 0.0 if outcome.delivered or outcome.failed else await self._idle_seconds()
-            except Exception as error:
-                # Whatever it was, the next pass is tried: a dispatcher that has ended delivers nothing.
-                log.error(f"{PREFIX} the pass failed", error=f"{type(error).__name__}: {error}")
-                delay = self._options.interval_seconds
-            if delay > 0:
-                await self._alarm.wait(delay)
-        log.debug(f"{PREFIX} stopped")
-
-    async def _idle_seconds(self) -> float:
-        due = await self._dispatcher.seconds_until_due()
-        # What has become due since the pass is fetched soon, but not in a busy loop.
-        return self._options.interval_seconds if due is None else min(self._options.interval_seconds, max(due, 0.05))

@@ -40,6 +40,10 @@ class OutsideDispatcher:
         self._append = append
         self._keep_seconds = keep_delivered_days * DAY_SECONDS
         self._tidy_at = 0.0
+        # After rows there may be more, which a claim will tell. Otherwise a look comes first: it is cheaper than a
+        # claim, and in nobody's way over there.
+        self._has_found = False
+        self._is_empty = False
         self.name = new_name()
         self.totals = DispatcherTotals()
 
@@ -48,9 +52,13 @@ class OutsideDispatcher:
         options = self._options
         if time.monotonic() >= self._tidy_at:
             await self._tidy()
+        if not self._has_found and not await self._source.read(outside_outbox.is_any_pending):
+            self._is_empty = True
+            return Outcome()
         # Asked before the claim: by this clock the lease ends no later than by the source's.
         lease_ends_ms = await self._database.read(receipts.clock) + int(options.lease_seconds * 1000)
         rows = await self._source.write_alone(outside_outbox.claim, self.name, options.lease_seconds, options.batch)
+        self._has_found, self._is_empty = bool(rows), False
         if not rows:
             return Outcome()
         outcome = await self._deliver(rows, lease_ends_ms)
@@ -59,7 +67,7 @@ class OutsideDispatcher:
 
     async def seconds_until_due(self) -> float | None:
         """How long until a waiting row can be claimed; None where none waits."""
-        return await self._source.read(outside_outbox.seconds_until_due)
+        return None if self._is_empty else await self._source.read(outside_outbox.seconds_until_due)
 
     async def publish(self, rows: list[ClaimedRow], lease_ends_ms: int) -> Publishing:
         return await self._database.write(receipts.publish, self._source.name, rows, lease_ends_ms, self._append)

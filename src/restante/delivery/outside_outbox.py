@@ -24,6 +24,11 @@ class ClaimedRow(NamedTuple):
     created_at: int
 
 
+def is_any_pending(conn: Connection) -> bool:
+    """Whether anything is to be published, now or later."""
+    return conn.one(SQL.any_pending) is not None
+
+
 def claim(conn: Connection, dispatcher: str, lease_seconds: float, batch: int) -> list[ClaimedRow]:
     """Lease up to `batch` rows to a dispatcher, oldest first."""
     found = conn.all(SQL.candidates, now_ms=conn.now_ms, batch=batch)

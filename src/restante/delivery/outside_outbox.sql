@@ -1,3 +1,7 @@
+-- name: any_pending
+-- A row if there is one to be published, now or later.
+SELECT 1 AS found FROM device_update_outbox WHERE status = 'PENDING' LIMIT 1
+
 -- name: candidates
 -- The oldest rows that are due, but none behind an elder of its device that waits for its retry or is leased. The
 -- elders that hold back are found once, each on an index of its own, and not again for every row.

@@ -20,9 +20,10 @@ from restante.database.migrate import migrate
 from restante.delivery import log as signal_log
 from restante.delivery import outbox, receipts
 from restante.delivery.alarm import Alarm
-from restante.delivery.dispatcher import Dispatcher, Runner
+from restante.delivery.dispatcher import Dispatcher
 from restante.delivery.presence import Presence
 from restante.delivery.retention import Retention
+from restante.delivery.runner import Runner
 from restante.delivery.signals import Signal
 from restante.delivery.sources import Source, own_source
 from restante.events import push_queue
@@ -55,6 +56,8 @@ from restante.server.options import (
     commands_options,
     dispatcher_options,
     events_options,
+    outside_outbox_pace,
+    own_outbox_pace,
     poll_options,
     portal_facts,
     push_options,
@@ -134,10 +137,11 @@ class Node:
             settings.outbox,
             self.database,
             dispatcher_options(settings),
+            outside_outbox_pace(settings),
             self.append,
             settings.outbox_keep_delivered_days,
         )
-        self.runner = Runner(self.dispatcher, dispatcher_options(settings))
+        self.runner = Runner(self.dispatcher, own_outbox_pace(settings))
         self.wrap_worker = WrapWorker(self.database, master_key, self.emit)
         self.retention = Retention(
             self.database,

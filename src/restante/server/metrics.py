@@ -80,6 +80,12 @@ METRICS = {
     "restante_outbox_source_stale": Meaning(
         CounterMetricFamily, "Rows not published because the lease was over, by outbox.", "source"
     ),
+    "restante_outbox_source_errors": Meaning(
+        CounterMetricFamily, "Passes that failed as a whole, by outbox.", "source"
+    ),
+    "restante_outbox_source_listening": Meaning(
+        GaugeMetricFamily, "Whether it is heard when an outbox has something.", "source"
+    ),
     "restante_token_requests": Meaning(
         CounterMetricFamily, "Requests for clients' access tokens, by outcome.", "outcome"
     ),
@@ -184,6 +190,8 @@ class Metrics:
             ("restante_outbox_source_retried", totals.retried),
             ("restante_outbox_source_failed", totals.failed),
             ("restante_outbox_source_stale", totals.stale),
+            ("restante_outbox_source_errors", totals.errors),
+            ("restante_outbox_source_listening", 1),
         ):
             yield name, outbox.OWN_SOURCE, value
         yield from self._sources.outboxes.values()

@@ -6,6 +6,7 @@ from pathlib import Path
 from restante.commands.approval import ApprovalRules
 from restante.commands.parts import CommandsOptions
 from restante.core.backoff import Backoff
+from restante.core.pace import AWAY_SECONDS_MAX, Pace
 from restante.core.push_outcome import PushRules
 from restante.delivery.dispatcher import DispatcherOptions
 from restante.events.access import AccessOptions
@@ -39,7 +40,6 @@ def poll_options(settings: Settings) -> PollOptions:
 
 def dispatcher_options(settings: Settings) -> DispatcherOptions:
     return DispatcherOptions(
-        interval_seconds=settings.outbox_interval_seconds,
         batch=settings.outbox_batch,
         lease_seconds=settings.outbox_lease_seconds,
         backoff=Backoff(
@@ -48,6 +48,17 @@ def dispatcher_options(settings: Settings) -> DispatcherOptions:
             settings.outbox_attempts_max,
         ),
     )
+
+
+def own_outbox_pace(settings: Settings) -> Pace:
+    """Who writes to the server's own outbox rings; looking unasked is for what nobody rang for."""
+    seconds = settings.outbox_interval_seconds
+    return Pace(idle_seconds=seconds, idle_seconds_max=seconds, away_seconds_max=seconds)
+
+
+def outside_outbox_pace(settings: Settings) -> Pace:
+    seconds = settings.outbox_interval_seconds
+    return Pace(idle_seconds_max=seconds, away_seconds_max=max(seconds, AWAY_SECONDS_MAX))
 
 
 def commands_options(settings: Settings) -> CommandsOptions:

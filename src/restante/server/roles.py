@@ -39,8 +39,9 @@ SERVICES = {
     "event push": "push",
 }
 
-# Each outbox in another database has a dispatcher of its own, named after it.
+# Each outbox in another database has a dispatcher of its own, and on PostgreSQL a listener, named after it.
 OUTSIDE_DISPATCHER = "dispatcher of "
+OUTSIDE_LISTENER = "listener of "
 
 
 class RoleNames(tuple[str, ...]):
@@ -59,7 +60,7 @@ class RoleNames(tuple[str, ...]):
 
 def role_of(service: str) -> str | None:
     """The role that a service belongs to; "" for every process's, None for one that nobody has named."""
-    return "dispatcher" if service.startswith(OUTSIDE_DISPATCHER) else SERVICES.get(service)
+    return "dispatcher" if service.startswith((OUTSIDE_DISPATCHER, OUTSIDE_LISTENER)) else SERVICES.get(service)
 
 
 EVERY_ROLE = RoleNames(ROLES)

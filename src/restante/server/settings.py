@@ -204,7 +204,9 @@ class Settings:
         "Databases of your own whose outbox tables are drained too; each may be given a name with ?name=….",
     ] = _NO_OUTBOXES
     outbox_interval_seconds: Annotated[
-        float, Fraction(0.01, 3600), "How often an idle dispatcher looks into the outbox unasked."
+        float,
+        Fraction(0.01, 3600),
+        "How often an idle dispatcher looks into an outbox unasked; soon after rows more often.",
     ] = 5.0
     outbox_batch: Annotated[int, Whole(1, 10_000), "How many outbox rows the dispatcher claims at once."] = 100
     outbox_lease_seconds: Annotated[
