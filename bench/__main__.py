@@ -6,7 +6,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import commands, delivery, events, idle_poll, log_size, parked, queues, redis_reads, signing, telemetry
+from bench import (
+    commands,
+    delivery,
+    events,
+    idle_poll,
+    log_size,
+    parked,
+    queues,
+    redis_reads,
+    signing,
+    start_up,
+    telemetry,
+)
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "idle-poll": idle_poll.against_nginx,
@@ -16,6 +28,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "log-size": log_size.reading_by_log_size,
     "redis-reads": redis_reads.reading_twenty,
     "redis-idle-poll": redis_reads.idle_poll,
+    "start-up": start_up.start_up,
     "latency": delivery.latency,
     "publishing": delivery.publishing,
     "command-pairs": commands.pairs_over_http,

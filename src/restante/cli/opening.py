@@ -18,7 +18,6 @@ from restante.database.migrate import is_new, migrate, pending
 from restante.database.outside import OutsideDatabase
 from restante.delivery.outbox import OWN_SOURCE
 from restante.delivery.sources import Source
-from restante.server.announcements import tell_others
 from restante.server.data_folder import DataFolder
 from restante.server.engines import engine_of, place_of
 from restante.server.settings import Settings
@@ -62,7 +61,11 @@ def opened_for(settings: Settings) -> Iterator[Database]:
     try:
         _make_ready(engine, folder)
         database = Database(engine)
-        tell_others(database, engine)
+        if engine.is_shared:
+            # Imported here because it knows what every protocol announces, and where nobody is told nobody need wait.
+            from restante.server.announcements import tell_others
+
+            tell_others(database, engine)
     except DatabaseError as error:
         raise DatabaseError(f"{place_of(settings)}: {error}") from error
     try:

@@ -93,8 +93,8 @@ def raise_file_limit() -> None:
 
 
 def collect_garbage_rarely() -> None:
-    """What is remembered for a million devices is no garbage: looking through it again and again costs polls."""
-    gc.collect()
+    """What is remembered for a million devices is no garbage: looking through it again and again costs polls. Nor is
+    what was loaded until now, not even once: that would be a tenth of the start."""
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD, 20, 50)
 
