@@ -4,6 +4,7 @@ What was acknowledged must be told once and in its place, whoever died meanwhile
 """
 
 import random
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -35,16 +36,23 @@ class Report:
     verdict: Verdict
     surprises: list[str]
     drained_seconds: float
-    # What was done how often, and how long it took each time until a poll was answered again.
+    # What was done how often, and how long it took each time until a poll was answered again: from the moment the part
+    # was started again (a service: accepted connections again), and from the moment it was killed.
     back_seconds: dict[str, list[float]] = field(default_factory=dict)
+    away_seconds: dict[str, list[float]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [f"{self.verdict}; drained in {self.drained_seconds:.2f} s"]
         for what, seconds in self.back_seconds.items():
-            ordered = sorted(seconds)
-            middle, worst = ordered[len(ordered) // 2], ordered[-1]
-            lines.append(f"{len(seconds)} × {what}: first good poll after median {middle:.2f} s, worst {worst:.2f} s")
+            lines.append(
+                f"{len(seconds)} × {what}: first good poll after the restart {_summed_up(seconds)}, "
+                f"after the kill {_summed_up(self.away_seconds[what])}"
+            )
         return "\n".join(lines)
+
+
+def _summed_up(seconds: list[float]) -> str:
+    return f"median {statistics.median(seconds):.2f} s, worst {max(seconds):.2f} s"
 
 
 class NodesCampaign:
@@ -58,26 +66,32 @@ class NodesCampaign:
         self._states: list[State] = []
         self._drained_seconds = 0.0
         self._back_seconds: dict[str, list[float]] = {}
+        self._away_seconds: dict[str, list[float]] = {}
         self._stop, self._finish = threading.Event(), threading.Event()
 
     def run(self, *faults: "Fault") -> Report:
         with self._under_load() as threads:
             for fault in faults:
-                self._back_seconds[fault.name] = [self._inflict(fault, number) for number in range(fault.times)]
+                for number in range(fault.times):
+                    self._inflict(fault, number)
             self._finish_load(threads)
         verdict = check(self.ledger.changes, self.ledger.readings, self._states)
-        return Report(verdict, self.ledger.surprises, self._drained_seconds, self._back_seconds)
+        surprises, drained = self.ledger.surprises, self._drained_seconds
+        return Report(verdict, surprises, drained, self._back_seconds, self._away_seconds)
 
     def client(self, bearer: str, seed: int = 0) -> BalancedClient:
         return BalancedClient(self._ports, bearer, self.cluster.settle, seed)
 
-    def _inflict(self, fault: "Fault", number: int) -> float:
-        """Once; how long it took until a poll was answered by whoever it befell, or by anybody."""
+    def _inflict(self, fault: "Fault", number: int) -> None:
+        """Once; and wait until a poll is answered by whoever it befell, or by anybody."""
         time.sleep(self.random.uniform(*self.plan.life_seconds))
-        started = time.monotonic()
+        killed_at = time.monotonic()
         port = fault.inflict(number)
+        restarted_at = time.monotonic()
         self._first_good_poll(self._ports if port is None else [port])
-        return time.monotonic() - started
+        now = time.monotonic()
+        self._back_seconds.setdefault(fault.name, []).append(now - restarted_at)
+        self._away_seconds.setdefault(fault.name, []).append(now - killed_at)
 
     def _first_good_poll(self, ports: list[int]) -> None:
         client = BalancedClient(ports, self.devices[0].handle.token, self.cluster.settle)
@@ -151,7 +165,8 @@ class NodesCampaign:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something done so many times; `inflict` returns the port of the node it befell, None if none in particular."""
+    """Something done so many times. `inflict` returns when what it killed was started again: the port of the node it
+    befell, None if none in particular."""
 
     name: str
     times: int

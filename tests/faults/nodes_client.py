@@ -10,6 +10,8 @@ from tests.faults.server_process import PATIENCE_SECONDS
 
 UNAVAILABLE = 503
 AFTER_REFUSAL_SECONDS = 0.05
+# After so many answers a connection is given up for one to any node, so that none is spared for having been away.
+ANSWERS_MAX = 20
 
 
 class BalancedClient(Client):
@@ -22,6 +24,7 @@ class BalancedClient(Client):
         self._ports = ports
         self._settle = settle
         self._random = random.Random(seed)
+        self._answers = 0
 
     def ask(self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None) -> Reply:
         try:
@@ -29,12 +32,19 @@ class BalancedClient(Client):
         except Unanswered:
             self._settle_if_changing(method)
             raise
+        self._move_on()
         if reply.status == UNAVAILABLE:
             self.close()
             time.sleep(AFTER_REFUSAL_SECONDS)
             self._settle_if_changing(method)
             raise Unanswered(f"503: {reply.body}")
         return reply
+
+    def _move_on(self) -> None:
+        self._answers += 1
+        if self._answers % ANSWERS_MAX == 0:
+            self.close()
+            self._port = self._random.choice(self._ports)
 
     def _settle_if_changing(self, method: str) -> None:
         if method != "GET":

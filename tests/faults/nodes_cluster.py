@@ -24,11 +24,12 @@ FLAGS = (*UNPACED, "--log-keep-signals", "1000000", "--log-level", "warning")
 class Cluster:
     """A database with a user and a program that may do everything, and the nodes on it."""
 
-    def __init__(self, folder: Path, postgres: PostgresServer) -> None:
+    def __init__(self, folder: Path, postgres: PostgresServer, *flags: str) -> None:
         self.postgres = postgres
         self.url = postgres.create()
         self.nodes: list[ServerProcess] = []
         self._data = folder / "data"
+        self._flags = flags
         migrate(PostgresEngine(self.url))
         database = Database(PostgresEngine(self.url, writers=1))
         try:
@@ -39,7 +40,7 @@ class Cluster:
 
     def add(self, *flags: str, command: tuple[str, ...] = (PROGRAM,)) -> ServerProcess:
         """A node, started. The first one makes the key that all share, so it is to be ready before the others come."""
-        node = ServerProcess(self._data, "--database", self.url, *FLAGS, *flags, command=command)
+        node = ServerProcess(self._data, "--database", self.url, *FLAGS, *self._flags, *flags, command=command)
         node.log_path = self._data.parent / f"node-{len(self.nodes)}.log"
         self.nodes.append(node)
         node.start()
@@ -101,11 +102,12 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
+def cluster(folder: Path, *flags: str) -> Iterator[Cluster]:
+    """`flags` are given to all of its nodes."""
     postgres = PostgresServer("max_wal_senders=0", "wal_level=minimal", "shared_buffers=32MB")
     try:
         postgres.start()
-        running = Cluster(folder, postgres)
+        running = Cluster(folder, postgres, *flags)
         try:
             yield running
         finally:

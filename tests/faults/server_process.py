@@ -77,6 +77,10 @@ class ServerProcess:
     def pid(self) -> int:
         return self.process.pid
 
+    def workers(self) -> list[int]:
+        """The processes it has started."""
+        return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
+
     def wait_until_ready(self, within_seconds: float = PATIENCE_SECONDS) -> None:
         deadline = time.monotonic() + within_seconds
         while time.monotonic() < deadline and self.process.poll() is None:

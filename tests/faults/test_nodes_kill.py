@@ -1,24 +1,27 @@
-"""Nodes, dispatchers and PostgreSQL are killed with SIGKILL under load: nothing acknowledged is lost, told twice or out
-of order.
+"""Nodes, workers, dispatchers, PostgreSQL and Redis are killed with SIGKILL under load: nothing acknowledged is lost,
+told twice or out of order.
 
-How often is set by RESTANTE_FAULT_KILLS; `make test` kills each part a few times, as it takes long on a small machine.
+How often is set by RESTANTE_FAULT_KILLS; `make test` kills each part a few times, `make faults` thirty.
 """
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.faults.nodes_campaign import Fault, NodesCampaign, Plan, Report
-from tests.faults.nodes_cluster import cluster
+from tests.faults.nodes_cluster import cluster, seconds_until
 from tests.faults.server_process import ServerProcess
+from tests.services.redis import RedisServer, running_redis
 
 pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("RESTANTE_FAULT_KILLS", "2"))
 # Far from the three seconds that are asked for: this machine may be busy with other tests.
-BACK_WITHIN_SECONDS = 20.0
+BACK_WITHIN_SECONDS = float(os.environ.get("RESTANTE_FAULT_BACK_SECONDS", "20"))
+SERVING = ("--roles", "api,rules,retention")
 DISPATCHING = ("--roles", "dispatcher,wrapping,recovery", "--outbox-lease-seconds", "1")
 
 
@@ -32,18 +35,37 @@ def restart(node: ServerProcess) -> None:
     node.start()
 
 
+def kill_worker(node: ServerProcess) -> None:
+    """One of a node's workers, and not before there are as many as there should be."""
+    seconds_until(lambda: len(node.workers()) == 2)
+    os.kill(node.workers()[0], signal.SIGKILL)
+
+
+def restart_redis(redis: RedisServer) -> None:
+    """What it had not written to its disk yet, it has lost: it comes back behind."""
+    redis.kill()
+    redis.start()
+
+
 def test_kills_of_every_part_lose_nothing_and_repeat_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with cluster(tmp_path) as running:
-        serving = [running.add("--roles", "api,rules,retention") for _ in range(2)]
+    with (
+        running_redis("--appendonly", "yes", "--appendfsync", "everysec") as redis,
+        cluster(tmp_path, "--redis-url", redis.url) as running,
+    ):
+        alone = running.add(*SERVING)
+        doubled = running.add(*SERVING, "--workers", "2")
         dispatching = [running.add(*DISPATCHING) for _ in range(2)]
         running.wait_until_ready()
 
-        def kill_node(number: int) -> int:
-            node = serving[number % 2]
-            restart(node)
-            return node.port
+        def kill_node(_number: int) -> int:
+            restart(alone)
+            return alone.port
+
+        def kill_a_worker(_number: int) -> int:
+            kill_worker(doubled)
+            return doubled.port
 
         def kill_dispatcher(number: int) -> None:
             restart(dispatching[number % 2])
@@ -51,13 +73,20 @@ def test_kills_of_every_part_lose_nothing_and_repeat_nothing(
         def kill_postgres(_number: int) -> None:
             running.kill_postgres()
 
-        report = NodesCampaign(running, serving, Plan(seed=5)).run(
+        def kill_redis(_number: int) -> None:
+            restart_redis(redis)
+
+        report = NodesCampaign(running, [alone, doubled], Plan(seed=5)).run(
             Fault("node killed", KILLS, kill_node),
+            Fault("worker killed", KILLS, kill_a_worker),
             Fault("dispatcher killed", KILLS, kill_dispatcher),
             Fault("PostgreSQL killed", KILLS, kill_postgres),
+            Fault("Redis killed", KILLS, kill_redis),
         )
-    show(report, capsys)
+        from_redis = alone.metric('restante_redis_reads_total{outcome="hit"}')
+    show(report, capsys, f"{from_redis:.0f} reads from Redis by the node that was killed, since it was started last\n")
     assert report.surprises == []
     assert report.verdict.violations == []
     assert report.verdict.acknowledged > 200
+    assert from_redis > 0
     assert max(second for seconds in report.back_seconds.values() for second in seconds) < BACK_WITHIN_SECONDS

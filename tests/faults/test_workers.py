@@ -36,10 +36,6 @@ def up(server: ServerProcess) -> list[float]:
     return [server.metric(f'restante_worker_up{{worker="{number}"}}') for number in range(1, WORKERS + 1)]
 
 
-def workers_of(server: ServerProcess) -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()]
-
-
 def test_a_change_at_one_worker_wakes_polls_at_all(running: Cluster, server: ServerProcess) -> None:
     operator = Client(server.port, running.prepared.key)
     device = register(operator, running.prepared)
@@ -61,31 +57,31 @@ def parked(server: ServerProcess) -> list[float]:
 
 
 def test_a_worker_that_was_killed_is_replaced_and_the_others_serve_on(running: Cluster, server: ServerProcess) -> None:
-    before = workers_of(server)
+    before = server.workers()
     assert len(before) == WORKERS
     os.kill(before[0], signal.SIGKILL)
     operator = Client(server.port, running.prepared.key)
     assert operator.ask_until_answered("GET", "/readyz").status == 200
     operator.close()
-    seconds_until(lambda: len(workers_of(server)) == WORKERS and before[0] not in workers_of(server))
+    seconds_until(lambda: len(server.workers()) == WORKERS and before[0] not in server.workers())
     seconds_until(lambda: up(server) == [1.0] * WORKERS)
-    assert set(before[1:]) < set(workers_of(server))
+    assert set(before[1:]) < set(server.workers())
 
 
 def test_all_stop_with_the_supervisor(running: Cluster) -> None:
     """A server of its own: the others still need theirs."""
     server = running.add("--workers", "2")
     server.wait_until_ready()
-    seconds_until(lambda: len(workers_of(server)) == 2)
-    workers = workers_of(server)
+    seconds_until(lambda: len(server.workers()) == 2)
+    workers = server.workers()
     server.tell(signal.SIGTERM)
     assert server.wait_for_exit() == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
 
     server.start()
     server.wait_until_ready()
-    seconds_until(lambda: len(workers_of(server)) == 2)
-    workers = workers_of(server)
+    seconds_until(lambda: len(server.workers()) == 2)
+    workers = server.workers()
     server.kill()
     seconds_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
 
