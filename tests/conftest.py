@@ -11,9 +11,9 @@ import pytest
 
 from restante.database.database import Database
 from restante.database.engine import Engine
-from restante.database.migrate import migrate
 from restante.database.postgres import PostgresEngine
 from restante.database.sqlite import SqliteEngine
+from tests.databases import FreshDatabases, FreshFiles, FreshPostgres, write_migrated
 from tests.services.mariadb import MariaDb, running_mariadb
 from tests.services.postgres import PostgresServer, postgres_server
 from tests.services.redis import PASSWORD as REDIS_PASSWORD
@@ -21,7 +21,7 @@ from tests.services.redis import RedisServer, running_redis
 
 START_MS = 1_800_000_000_000
 TESTS = Path(__file__).parent
-ON_BOTH_ENGINES = {"commands", "database", "delivery", "identity", "updates"}
+ON_BOTH_ENGINES = {"commands", "database", "delivery", "identity", "models", "updates"}
 ENGINES = ("sqlite", "postgres")
 
 
@@ -95,9 +95,16 @@ def engine(engine_name: str, clock: ManualClock, request: pytest.FixtureRequest)
     if engine_name == "postgres":
         return PostgresEngine(request.getfixturevalue("postgres_url"), writers=2, readers=2, clock=clock)
     folder: Path = request.getfixturevalue("tmp_path")
-    engine = SqliteEngine(folder / "restante.db", clock=clock)
-    migrate(engine)
-    return engine
+    return SqliteEngine(write_migrated(folder / "restante.db"), clock=clock)
+
+
+@pytest.fixture
+def fresh(engine_name: str, request: pytest.FixtureRequest) -> FreshDatabases:
+    """For tests that want many databases, one after another."""
+    if engine_name == "postgres":
+        urls = [request.getfixturevalue("migrated_postgres"), request.getfixturevalue("second_postgres")]
+        return FreshPostgres(request.getfixturevalue("postgres"), urls)
+    return FreshFiles(request.getfixturevalue("tmp_path"))
 
 
 @pytest.fixture
@@ -116,6 +123,11 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def migrated_postgres(postgres: PostgresServer) -> str:
+    return postgres.migrated()
+
+
+@pytest.fixture(scope="session")
+def second_postgres(postgres: PostgresServer) -> str:
     return postgres.migrated()
 
 

@@ -1,5 +1,6 @@
 """The world of the cases of device updates: for each case a new device, and its log as the case has it."""
 
+import asyncio
 import contextlib
 from typing import Any
 
@@ -10,6 +11,7 @@ from restante.core.errors import RestanteError
 from restante.database.connection import Connection
 from restante.database.queries import Query
 from restante.delivery import log
+from restante.delivery.redis_log import RedisLog
 from restante.delivery.signals import Signal
 from restante.updates import devices
 from tests.conformance.cases import body_of, check_headers, check_value
@@ -56,8 +58,17 @@ class Fleet(World[Case, Case]):
         self.served.call(node.poll.tick, given.clock_ms / 1000)
         for _ in range(given.polls_before):
             assert self.served.call(node.poll.admit, self._device_id) is None
+        if node.redis.log is not None:
+            self.served.wait_for(self._copy_log(node.redis.log))
         if given.is_log_out_of_reach:
             self.write(lambda conn: conn.run(_TAKE_AWAY))
+
+    async def _copy_log(self, copied: RedisLog) -> None:
+        """Have the log in Redis, as it is there once somebody was behind."""
+        is_read = asyncio.Event()
+        self.node.redis.reader.read(self._device_id, None, 1, lambda _: is_read.set())
+        await is_read.wait()
+        await copied.settled()
 
     def end(self, case: Case) -> None:
         if case.given.is_log_out_of_reach:

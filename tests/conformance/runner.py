@@ -149,29 +149,29 @@ class Runner:
     def __init__(self, new_folder: Callable[[], Path]) -> None:
         self._new_folder = new_folder
         self._opened: object = None
-        self._worlds: list[World[Any, Any]] = []
+        self.worlds: list[World[Any, Any]] = []
         self._ways: list[Way] = []
 
     def run(self, ground: Ground, book: Book, file: str, case: Story) -> None:
         if self._opened != (ground.name, book.world, file):
             self.close()
             self._open(ground, book, file)
-        for world in self._worlds:
+        for world in self.worlds:
             world.begin(case)
         try:
             for step in case.step:
                 for _ in range(step.times):
                     self._take(step)
         finally:
-            for world in self._worlds:
+            for world in self.worlds:
                 world.end(case)
-        for world in self._worlds:
+        for world in self.worlds:
             assert world.served.call(world.waiting_count) == 0
 
     def close(self) -> None:
         self._opened = None
-        while self._worlds:
-            self._worlds.pop().served.close()
+        while self.worlds:
+            self.worlds.pop().served.close()
 
     def _open(self, ground: Ground, book: Book, file: str) -> None:
         settings = {name: DECLARED[name].kind.read(value) for name, value in book.files[file].settings.items()}
@@ -180,19 +180,19 @@ class Runner:
             folder = self._new_folder()
             lodging = ground.lodge(side, folder, clock)
             served = Served(folder, clock=clock, is_still=True, engine=lodging.engine, **lodging.settings, **settings)
-            self._worlds.append(book.world(served, clock))
-        self._ways = [ByApplication(self._worlds[0].served), BySocket(self._worlds[1].served)]
+            self.worlds.append(book.world(served, clock))
+        self._ways = [ByApplication(self.worlds[0].served), BySocket(self.worlds[1].served)]
         self._opened = (ground.name, book.world, file)
 
     def _take(self, step: Step) -> None:
         if not step.is_request():
-            for world in self._worlds:
+            for world in self.worlds:
                 world.happen(step)
             return
-        lane = self._worlds[1].node.lane
+        lane = self.worlds[1].node.lane
         hot_before = lane.hot_requests
-        answers = [self._asked(world, way, step) for world, way in zip(self._worlds, self._ways, strict=True)]
-        plain, fast = (world.same_in_both(each) for world, each in zip(self._worlds, answers, strict=True))
+        answers = [self._asked(world, way, step) for world, way in zip(self.worlds, self._ways, strict=True)]
+        plain, fast = (world.same_in_both(each) for world, each in zip(self.worlds, answers, strict=True))
         assert fast == plain, f"{fast} is not {plain}"
         assert answers[1].header(b"date") is not None
         assert (lane.hot_requests > hot_before) == step.is_hot()

@@ -46,5 +46,16 @@ def test_case(runner: Runner, ground: Ground, book: Book, file: str, case: Story
     runner.run(ground, book, file, case)
 
 
+@pytest.mark.parametrize("ground_name", ["redis"])
+def test_with_redis_a_poll_that_is_behind_is_answered_from_it(runner: Runner, ground: Ground) -> None:
+    """Else the cases would say of Redis only that it is not in the way."""
+    book = BOOKS["updates"]
+    behind = next(case for case in book.files["2_cursors"].case if case.name == "header, bare")
+    runner.close()
+    runner.run(ground, book, "2_cursors", behind)
+    logs = [world.node.redis.log for world in runner.worlds]
+    assert [log is not None and log.totals.hits for log in logs] == [1, 1]
+
+
 def test_the_signed_fields_are_the_specifications_eleven() -> None:
     assert len(ELEVEN) == len(set(ELEVEN)) == 11

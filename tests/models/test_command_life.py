@@ -5,22 +5,20 @@ plain objects by the rules of the contract, written down once more. They must ne
 holds a command in any attempt.
 """
 
-import shutil
-import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from restante.commands import approval, cancelling
 from restante.commands.ack_body import ExtendBody
-from restante.commands.acks import Taken
+from restante.commands.acks import Said, Taken, acknowledge_all
 from restante.commands.approval import ApprovalRules
 from restante.commands.audit_verify import LiveVerification
+from restante.commands.claims import Claim, Claimed, ClaimOptions, claim_all
 from restante.commands.extending import Extended, extend
 from restante.commands.leases import settle
 from restante.commands.parts import CommandsOptions
@@ -28,10 +26,11 @@ from restante.commands.rate_windows import RateLimit, RateRules
 from restante.commands.wire import error_code
 from restante.core.errors import RestanteError
 from restante.database.database import Database
-from restante.database.migrate import migrate
-from restante.database.sqlite import SqliteEngine
-from tests.commands.field import Field, Hired
+from restante.database.hot import HotOperation
+from tests.commands.field import Field, Hired, read
 from tests.conftest import ManualClock
+from tests.databases import FreshDatabases
+from tests.models.machines import Machine, try_machine
 
 T = TypeVar("T")
 
@@ -84,14 +83,11 @@ class Given:
         self.attempt, self.nonce = command.attempt, command.nonce
 
 
-class CommandLife(RuleBasedStateMachine):
+class CommandLife(Machine):
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="command-life-"))
         self.clock = ManualClock()
-        engine = SqliteEngine(self.folder / "restante.db", clock=self.clock)
-        migrate(engine)
-        self.database = Database(engine)
+        self.database = Database(self.fresh.new(self.clock))
         options = CommandsOptions(
             rates=RateRules({}, RateLimit(LIMIT, WINDOW_MS // 1000)),
             max_retries=RETRIES,
@@ -99,6 +95,12 @@ class CommandLife(RuleBasedStateMachine):
             approval=ApprovalRules(frozenset([NEEDS_APPROVAL])),
         )
         self.field = Field(self.database, options)
+        trail, claiming, acking = self.field.trail, ClaimOptions(60, options.rates), self.field.ack_options()
+        # As the server does it: with whoever else comes at the same moment, by whichever writer is free.
+        self.claims = HotOperation[Claim, Claimed](lambda conn, asked: claim_all(conn, trail, claiming, asked))
+        self.acks = HotOperation[Said, Taken | RestanteError](
+            lambda conn, said: acknowledge_all(conn, trail, acking, said)
+        )
         self.site = self.field.add_site()
         self.miner = self.field.add_miner(self.site)
         self.collectors = [self.field.hire(self.site) for _ in range(3)]
@@ -112,7 +114,6 @@ class CommandLife(RuleBasedStateMachine):
         while self.database.read_now(verification.step):
             pass
         self.database.close()
-        shutil.rmtree(self.folder)
         assert verification.verdict.intact, verification.verdict
 
     @property
@@ -175,7 +176,7 @@ class CommandLife(RuleBasedStateMachine):
     @rule(collector=st.integers(0, 2), limit=st.integers(1, 4))
     def claim(self, collector: int, limit: int) -> None:
         hired = self.collectors[collector]
-        claimed = self.field.claim(hired.caller, limit)
+        claimed = self._claimed(collector, limit)
         self._settle_model()
         expected = self._due(limit)
         assert [row.command_id for row in claimed.commands] == [command.id for command in expected]
@@ -185,6 +186,29 @@ class CommandLife(RuleBasedStateMachine):
         waiting = [command for command in self._ready() if self._left(command.type) == 0]
         assert claimed.held_back == len(waiting)
         self.given[:0] = [Given(command, hired) for command in expected]
+
+    @rule(asked=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), min_size=2, max_size=4))
+    def claim_at_once(self, asked: list[tuple[int, int]]) -> None:
+        """Whoever comes first is handed what is due first; among them, all that one would have been handed."""
+        with ThreadPoolExecutor(len(asked)) as threads:
+            answers = list(threads.map(lambda each: self._claimed(*each), asked))
+        self._settle_model()
+        due = {command.id: command for command in self._due(sum(limit for _, limit in asked))}
+        order = list(due)
+        handed = [row.command_id for claimed in answers for row in claimed.commands]
+        assert sorted(handed) == sorted(order)
+        for (collector, limit), claimed in zip(asked, answers, strict=True):
+            ids = [row.command_id for row in claimed.commands]
+            assert len(ids) <= limit
+            assert ids == sorted(ids, key=order.index)
+            for row in claimed.commands:
+                hired = self.collectors[collector]
+                self._hand_out(due[row.command_id], hired.caller.device_id, row.nonce)
+                assert row.attempt == due[row.command_id].attempt
+                self.given.insert(0, Given(due[row.command_id], hired))
+
+    def _claimed(self, collector: int, limit: int) -> Claimed:
+        return self.database.run_hot_now(self.claims, Claim(self.collectors[collector].caller, None, limit))
 
     @precondition(lambda self: self.given)
     @rule(
@@ -218,7 +242,7 @@ class CommandLife(RuleBasedStateMachine):
         said: dict[str, Any] = {"message": message}
         if proof != "none":
             said[proof] = given.nonce if proof == "nonce" else given.attempt
-        result = self.field.ack(hired.caller, given.command.id, status, **said)
+        result = self.database.run_hot_now(self.acks, Said(hired.caller, given.command.id, read(status, **said)))
         self._settle_touched(given.command)
         command = given.command
         code = self._refusal(command, hired, given, proof, (command.attempt, status, message))
@@ -357,10 +381,5 @@ def _tried(work: Callable[[], T]) -> tuple[T | None, str | None]:
         return None, error_code(refused)
 
 
-TestCommandLife = CommandLife.TestCase
-TestCommandLife.settings = settings(
-    max_examples=40,
-    stateful_step_count=50,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+def test_command_life(fresh: FreshDatabases) -> None:
+    try_machine(CommandLife, fresh, examples=40, steps=50)

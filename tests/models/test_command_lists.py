@@ -1,21 +1,17 @@
 """Claims and ACKs of many at once against the same one after another: results, rows and audit chains must be the same.
 
-Two databases that were one begin alike. What happens, happens to both at the same moment: in one of them as a list, in
+Two databases begin alike. What happens, happens to both at the same moment: in one of them as a list, in
 the other request by request, each in one transaction.
 """
 
 import itertools
-import shutil
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from restante.commands import claims, collectors, creation
 from restante.commands.ack_body import AckBody, read_ack
@@ -29,13 +25,15 @@ from restante.commands.wire import error_code
 from restante.core.errors import RestanteError
 from restante.database.connection import Connection
 from restante.database.database import Database
+from restante.database.engine import Engine
 from restante.database.hot import Failed
-from restante.database.migrate import migrate
 from restante.database.queries import Query
-from restante.database.sqlite import SqliteEngine
 from restante.identity.callers import CollectorCaller
+from tests.commands import field as field_module
 from tests.commands.field import ACTOR, Field
 from tests.conftest import ManualClock
+from tests.databases import FreshDatabases
+from tests.models.machines import Machine, try_machine
 
 RATES = RateRules({"MINER_RESTART": RateLimit(3, 100)}, RateLimit(5, 60))
 OPTIONS = CommandsOptions(rates=RATES, max_retries=1, is_signed=True)
@@ -45,6 +43,7 @@ TABLES = {
     "audit_checkpoints": "chain",
     "command_audit": "chain, n",
 }
+SECRETS = Query("secrets", "SELECT id, hmac_secret FROM edge_devices")
 # The order in which rows of different chains were written is not part of any chain.
 UNORDERED = "id"
 
@@ -62,10 +61,11 @@ said = st.tuples(
 class Side:
     """One of the two: a database with everything on top."""
 
-    def __init__(self, path: Path, clock: ManualClock) -> None:
-        self.database = Database(SqliteEngine(path, clock=clock))
+    def __init__(self, engine: Engine) -> None:
+        self.database = Database(engine)
         self.field = Field(self.database, OPTIONS)
         self.heard: list[object] = []
+        self.owners: dict[bytes, bytes] = {}
         self._numbers = itertools.count()
         self.database.on_commit(self.heard.extend)
 
@@ -76,6 +76,13 @@ class Side:
             patched.setattr(creation, "secrets", SimpleNamespace(token_hex=lambda _: str(next(self._numbers))))
             return self.database.write_now(work)
 
+    def unsealed(self, outcome: Any) -> Any:
+        """Without what is each database's own: the secret, which is never sealed to the same bytes, as whose it is."""
+        if not isinstance(outcome, Claimed):
+            return outcome
+        sealed = outcome.sealed_secret
+        return outcome._replace(sealed_secret=None if sealed is None else self.owners[sealed], horizon=0)
+
     def rows(self, table: str) -> list[dict[str, Any]]:
         query = Query("rows", f"SELECT * FROM {table} ORDER BY {TABLES[table]}")
         found = [dict(row) for row in self.database.read_now(lambda conn: conn.all(query))]
@@ -85,17 +92,15 @@ class Side:
         return found
 
 
-class Lists(RuleBasedStateMachine):
+class Lists(Machine):
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="command-lists-"))
         self.clock = ManualClock()
-        engine = SqliteEngine(self.folder / "together.db", clock=self.clock)
-        migrate(engine)
-        self._build(Side(self.folder / "together.db", self.clock))
-        shutil.copy(self.folder / "together.db", self.folder / "alone.db")
-        self.together = Side(self.folder / "together.db", self.clock)
-        self.alone = Side(self.folder / "alone.db", self.clock)
+        self.together, self.alone = (Side(self.fresh.new(self.clock, place)) for place in range(2))
+        for side in (self.together, self.alone):
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(field_module, "_numbers", itertools.count())
+                self._build(side)
         # The newest first, with who holds it.
         self.handed_out: list[tuple[CollectorCaller, claims.HandedOut]] = []
 
@@ -114,7 +119,10 @@ class Lists(RuleBasedStateMachine):
         # The last but one is revoked, the last one's token was replaced since.
         side.database.write_now(collectors.revoke, field.trail, self.callers[6].device_id, ACTOR)
         self.callers[7] = self.callers[7]._replace(token_hash=b"of another token")
-        side.database.close()
+        side.owners = {
+            bytes(row["hmac_secret"]): b"%d" % row["id"]
+            for row in side.database.read_now(lambda conn: conn.all(SECRETS))
+        }
 
     def teardown(self) -> None:
         for side in (self.together, self.alone):
@@ -123,7 +131,6 @@ class Lists(RuleBasedStateMachine):
                 pass
             side.database.close()
             assert verification.verdict.intact
-        shutil.rmtree(self.folder)
 
     @rule(seconds=st.sampled_from([0.5, 20, 30, 61, 100, 400]))
     def time_passes(self, seconds: float) -> None:
@@ -166,10 +173,16 @@ class Lists(RuleBasedStateMachine):
             Claim(self.callers[who], None if zone is None else self.zones[zone], limit) for who, zone, limit in wanted
         ]
         together = self.together.write(
-            lambda conn: [shown(each) for each in claim_all(conn, self.together.field.trail, options, asked)]
+            lambda conn: [
+                self.together.unsealed(shown(each))
+                for each in claim_all(conn, self.together.field.trail, options, asked)
+            ]
         )
         alone = self.alone.write(
-            lambda conn: [tried(lambda: claim(conn, self.alone.field.trail, options, each)) for each in asked]  # noqa: B023 — run at once
+            lambda conn: [
+                self.alone.unsealed(tried(lambda: claim(conn, self.alone.field.trail, options, each)))  # noqa: B023 — run at once
+                for each in asked
+            ]
         )
         assert together == alone
         for each, outcome in zip(asked, together, strict=True):
@@ -227,10 +240,5 @@ def tried(work: Callable[[], Any]) -> Any:
         return error_code(refused)
 
 
-TestLists = Lists.TestCase
-TestLists.settings = settings(
-    max_examples=20,
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+def test_lists(fresh: FreshDatabases) -> None:
+    try_machine(Lists, fresh, examples=20, steps=25)

@@ -7,32 +7,27 @@ the order of the outbox unless a row had been given up.
 
 import asyncio
 import json
-import shutil
-import tempfile
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import Bundle, invariant, rule
 
 from restante.core.backoff import Backoff
 from restante.core.cursor import START, Position
 from restante.core.errors import CursorExpired
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.migrate import migrate
 from restante.database.queries import Query
-from restante.database.sqlite import SqliteConnection, SqliteEngine
 from restante.delivery import log, outbox
 from restante.delivery.dispatcher import Dispatcher, DispatcherOptions
 from restante.delivery.log import Published
 from restante.delivery.outbox import OutboxRow
 from restante.delivery.signals import Signal
 from tests.conftest import ManualClock
+from tests.databases import FreshDatabases
 from tests.delivery.rows import add_device
+from tests.models.machines import Machine, try_machine
 from tests.models.plain_delivery import KEEP, SLACK, Client, Log, Row
 
 DEVICES = (1, 2)
@@ -46,6 +41,8 @@ INSERT = Query(
     "INSERT INTO device_update_outbox (device_id, event_kind, payload, created_at) "
     "VALUES (:device_id, 'poison', '{', :now_ms)",
 )
+# Counted by the database: PostgreSQL passes over the number of a row that was rolled back.
+NEWEST = Query("newest", "SELECT MAX(id) AS id FROM device_update_outbox")
 LOG = Query("log", "SELECT ms, n, type, ts_ms, ref FROM device_update_log WHERE device_id = :device_id ORDER BY ms, n")
 
 
@@ -53,28 +50,7 @@ class RolledBack(Exception):
     """The business change failed."""
 
 
-class UnflushedEngine(SqliteEngine):
-    """No step of the model is a power cut: waiting for the disk would only make it slow."""
-
-    def connect(self, *, writable: bool) -> SqliteConnection:
-        conn = super().connect(writable=writable)
-        conn.run(Query("unflushed", "PRAGMA synchronous = OFF"))
-        return conn
-
-
-@cache
-def template() -> bytes:
-    """A migrated database with the devices in it, made once."""
-    with tempfile.TemporaryDirectory() as folder:
-        engine = SqliteEngine(Path(folder) / "template.db")
-        migrate(engine)
-        database = Database(engine)
-        assert tuple(database.write_now(add_device) for _ in DEVICES) == DEVICES
-        database.close()
-        return engine.path.read_bytes()
-
-
-class Delivery(RuleBasedStateMachine):
+class Delivery(Machine):
     clients = Bundle("clients")
     devices = st.sampled_from(DEVICES)
     dispatchers = st.sampled_from(DISPATCHERS)
@@ -82,11 +58,9 @@ class Delivery(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.slack, log.TRIM_SLACK = log.TRIM_SLACK, SLACK
-        self.folder = Path(tempfile.mkdtemp())
-        path = self.folder / "model.db"
-        path.write_bytes(template())
         self.clock = ManualClock()
-        self.database = Database(UnflushedEngine(path, clock=self.clock))
+        self.database = Database(self.fresh.new(self.clock))
+        assert tuple(self.database.write_now(add_device) for _ in DEVICES) == DEVICES
         self.database.on_commit(self.hear)
         self.loop = asyncio.new_event_loop()
         options = DispatcherOptions(batch=4, lease_seconds=LEASE_SECONDS, backoff=BACKOFF)
@@ -103,7 +77,6 @@ class Delivery(RuleBasedStateMachine):
         log.TRIM_SLACK = self.slack
         self.database.close()
         self.loop.close()
-        shutil.rmtree(self.folder)
 
     # What stands between outbox and log, and who listens.
 
@@ -124,7 +97,7 @@ class Delivery(RuleBasedStateMachine):
         return len(self.committed) + 1
 
     def added(self, device: int, about: int | None) -> None:
-        row = Row(len(self.rows) + 1, device, about)
+        row = Row(self.database.read_now(newest_id), device, about)
         self.rows[row.id] = row
         if about is not None:
             self.committed.append(about)
@@ -427,6 +400,12 @@ class Delivery(RuleBasedStateMachine):
         assert published == set(self.committed) - given_up
 
 
+def newest_id(conn: Connection) -> int:
+    row = conn.one(NEWEST)
+    assert row is not None
+    return int(row["id"])
+
+
 def log_rows(conn: Connection, device_id: int) -> list[Any]:
     return conn.all(LOG, device_id=device_id)
 
@@ -443,10 +422,5 @@ def _as_model(row: OutboxRow) -> tuple[Any, ...]:
     )
 
 
-TestDelivery = Delivery.TestCase
-TestDelivery.settings = settings(
-    max_examples=100,
-    stateful_step_count=50,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+def test_delivery(fresh: FreshDatabases) -> None:
+    try_machine(Delivery, fresh, examples=100, steps=50)

@@ -4,25 +4,21 @@ The machine does to a real database what publishers, clients, operators and time
 the model does the same to plain objects by the rules of the contract, written down once more. They must never differ.
 """
 
-import shutil
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from restante.core.acknowledgement import Fault, verdicts_of
 from restante.database.database import Database
-from restante.database.migrate import migrate
 from restante.database.queries import Query
-from restante.database.sqlite import SqliteEngine
 from restante.events import eviction, inbox
 from restante.events.inbox import Handed, InboxOptions, Wish
 from tests.conftest import ManualClock
+from tests.databases import FreshDatabases
 from tests.events import bank
 from tests.events.bank import token_of
+from tests.models.machines import Machine, try_machine
 
 CLIENTS = 2
 KEEP_SECONDS = 100
@@ -50,14 +46,11 @@ class Event:
     finished_at: int = 0
 
 
-class EventInbox(RuleBasedStateMachine):
+class EventInbox(Machine):
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="event-inbox-"))
         self.clock = ManualClock()
-        engine = SqliteEngine(self.folder / "restante.db", clock=self.clock)
-        migrate(engine)
-        self.database = Database(engine)
+        self.database = Database(self.fresh.new(self.clock))
         self.clients = [self.database.write_now(bank.add_client).id for _ in range(CLIENTS)]
         self.events: list[Event] = []
         self.published = 0
@@ -65,7 +58,6 @@ class EventInbox(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.database.close()
-        shutil.rmtree(self.folder)
 
     @initialize(
         window=st.sampled_from([0, 0, 60]), errors_again=st.booleans(), events_in_bytes=st.sampled_from([3, 99])
@@ -175,10 +167,5 @@ class EventInbox(RuleBasedStateMachine):
         assert sent == wanted
 
 
-TestEventInbox = EventInbox.TestCase
-TestEventInbox.settings = settings(
-    max_examples=100,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+def test_event_inbox(fresh: FreshDatabases) -> None:
+    try_machine(EventInbox, fresh, examples=100, steps=30)

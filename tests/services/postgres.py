@@ -91,6 +91,7 @@ class PostgresServer:
             self._owner = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
         self._process: subprocess.Popen[bytes] | None = None
         self._made = 0
+        self._template: str | None = None
         self._shapes: dict[str, Any] = {}
         password = self.folder / "password"
         password.write_text(PASSWORD)
@@ -153,11 +154,11 @@ class PostgresServer:
         query = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in options.items())
         return f"postgresql://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{self.port}/{database}?{query}"
 
-    def create(self) -> str:
+    def create(self, template: str = "template0") -> str:
         """A new database; its address."""
         self._made += 1
         name = f"made_{self._made}"
-        self.run(f"CREATE DATABASE {name} TEMPLATE template0")
+        self.run(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url(name)
 
     def drop(self, url: str) -> None:
@@ -176,8 +177,11 @@ class PostgresServer:
 
     def migrated(self) -> str:
         """A new database with everything in it that a new one has, to be emptied; its address."""
-        url = self.create()
-        migrate(PostgresEngine(url))
+        if self._template is None:
+            self.run("CREATE DATABASE migrated TEMPLATE template0")
+            migrate(PostgresEngine(self.url("migrated")))
+            self._template = "migrated"
+        url = self.create(self._template)
         with psycopg.connect(url) as conn:
             self._shapes[url] = conn.execute(SHAPE).fetchone()
         return url
