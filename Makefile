@@ -1,5 +1,6 @@
 # make run    install and serve on 127.0.0.1:8080, data in ./data
 # make test   install what the tests need and run everything
+# make faults kill and stop every part thirty times under load, and check what became of everything: half an hour
 # make check  the quick gate: format, lint, types, import contracts, fast tests
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +8,7 @@ BIN := $(VENV)/bin
 DATA ?= data
 LISTEN ?= 127.0.0.1:8080
 
-.PHONY: run test failed-again check install install-test lock bench format clean
+.PHONY: run test failed-again faults check install install-test lock bench format clean
 
 run: install
 	@$(BIN)/restante serve --data $(DATA) --listen $(LISTEN)
@@ -50,6 +51,11 @@ test: install-test
 failed-again:
 	@echo "What failed is run once more, by itself. If it passes now it is unsteady, and wants mending all the same:"
 	$(BIN)/pytest -q --last-failed --last-failed-no-failures none
+
+# The full count, with the time that a poll may take to be answered again. `make test` does each of it a few times.
+faults: install-test
+	RESTANTE_FAULT_KILLS=30 RESTANTE_FAULT_STOPS=30 RESTANTE_FAULT_BACK_SECONDS=3 \
+		$(BIN)/pytest -q tests/faults/test_nodes_kill.py tests/faults/test_nodes_stop.py tests/faults/test_nodes_failover.py
 
 format: install-test
 	$(BIN)/ruff format .

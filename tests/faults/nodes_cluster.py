@@ -24,9 +24,10 @@ FLAGS = (*UNPACED, "--log-keep-signals", "1000000", "--log-level", "warning")
 class Cluster:
     """A database with a user and a program that may do everything, and the nodes on it."""
 
-    def __init__(self, folder: Path, postgres: PostgresServer, *flags: str) -> None:
+    def __init__(self, folder: Path, postgres: PostgresServer, *flags: str, url: str | None = None) -> None:
+        """`url` is the address of an empty database; without it, one is made."""
         self.postgres = postgres
-        self.url = postgres.create()
+        self.url = url or postgres.create()
         self.nodes: list[ServerProcess] = []
         self._data = folder / "data"
         self._flags = flags
@@ -104,7 +105,9 @@ class Cluster:
 @contextmanager
 def cluster(folder: Path, *flags: str) -> Iterator[Cluster]:
     """`flags` are given to all of its nodes."""
-    postgres = PostgresServer("max_wal_senders=0", "wal_level=minimal", "shared_buffers=32MB")
+    # After a crash the file system is told to write all there is, instead of each file by itself, which takes seconds.
+    recovery = "recovery_init_sync_method=syncfs"
+    postgres = PostgresServer("max_wal_senders=0", "wal_level=minimal", "shared_buffers=32MB", recovery)
     try:
         postgres.start()
         running = Cluster(folder, postgres, *flags)

@@ -27,6 +27,7 @@ from tests.pki import Pair
 USER = "restante"
 PASSWORD = "s3cret/of:post"
 PATIENCE_SECONDS = 60.0
+STANDBY = "standby"
 PR_SET_PDEATHSIG = 1
 # Nothing here has to survive anything; and nobody may be connected to the template while it is copied.
 UNSAFE_BUT_QUICK = (
@@ -77,7 +78,8 @@ WHERE relnamespace = 'public'::regnamespace AND relkind <> 't'
 
 
 class PostgresServer:
-    def __init__(self, *settings: str, tls: Pair | None = None) -> None:
+    def __init__(self, *settings: str, tls: Pair | None = None, follows: "PostgresServer | None" = None) -> None:
+        """A new server; or one that stands by for another, which runs, and writes what that one writes."""
         self.folder = Path(tempfile.mkdtemp(prefix="restante-postgres-"))
         self.folder.chmod(0o755)
         self._data = self.folder / "data"
@@ -93,6 +95,11 @@ class PostgresServer:
         self._made = 0
         self._template: str | None = None
         self._shapes: dict[str, Any] = {}
+        if follows is not None:
+            source = psycopg.conninfo.make_conninfo(follows.url("postgres"), application_name=STANDBY)
+            copying = ["--checkpoint=fast", "--wal-method=stream", "--write-recovery-conf", "--no-sync"]
+            self._call("pg_basebackup", f"--pgdata={self._data}", f"--dbname={source}", *copying)
+            return
         password = self.folder / "password"
         password.write_text(PASSWORD)
         password.chmod(0o644)
@@ -144,6 +151,19 @@ class PostgresServer:
     def remove(self) -> None:
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def promote(self) -> None:
+        """Have the one that stands by take over: it is a server like any other when this returns."""
+        self.run(f"SELECT pg_promote(true, {PATIENCE_SECONDS:.0f})")
+
+    def wait_for_standby(self) -> None:
+        """From now on a commit is one only when the server that stands by has it on its disk, too."""
+        self.run(f"ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'")
+        self.run("SELECT pg_reload_conf()")
+        end = time.monotonic() + PATIENCE_SECONDS
+        while self.run("SELECT sync_state FROM pg_stat_replication") != [("sync",)]:
+            assert time.monotonic() < end, "the server that stands by does not follow"
+            time.sleep(0.02)
 
     def url(self, database: str) -> str:
         port = "" if self.port == 5432 else f"&port={self.port}"
