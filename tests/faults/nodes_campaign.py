@@ -18,7 +18,7 @@ from tests.faults.nodes_client import BalancedClient
 from tests.faults.nodes_cluster import Cluster
 from tests.faults.server_process import PATIENCE_SECONDS, ServerProcess
 
-DRAIN_SECONDS = 60.0
+DRAIN_SECONDS = 180.0
 # Signals of one's own and install configs: what costs the test least, so that there is much of it.
 WEIGHTS = (6, 2, 0, 0)
 
@@ -85,6 +85,7 @@ class NodesCampaign:
     def _inflict(self, fault: "Fault", number: int) -> None:
         """Once; and wait until a poll is answered by whoever it befell, or by anybody."""
         time.sleep(self.random.uniform(*self.plan.life_seconds))
+        fault.wait_until_whole()
         killed_at = time.monotonic()
         port = fault.inflict(number)
         restarted_at = time.monotonic()
@@ -166,11 +167,12 @@ class NodesCampaign:
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Something done so many times. `inflict` returns when what it killed was started again: the port of the node it
-    befell, None if none in particular."""
+    befell, None if none in particular. `wait_until_whole` comes first: what was done last is mended by then."""
 
     name: str
     times: int
     inflict: Callable[[int], int | None]
+    wait_until_whole: Callable[[], None] = lambda: None
 
 
 def _join(threads: list[threading.Thread]) -> None:

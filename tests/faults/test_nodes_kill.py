@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("RESTANTE_FAULT_KILLS", "2"))
 # Far from the three seconds that are asked for: this machine may be busy with other tests.
 BACK_WITHIN_SECONDS = float(os.environ.get("RESTANTE_FAULT_BACK_SECONDS", "20"))
+WORKERS = 2
 SERVING = ("--roles", "api,rules,retention")
 DISPATCHING = ("--roles", "dispatcher,wrapping,recovery", "--outbox-lease-seconds", "1")
 
@@ -33,12 +34,6 @@ def show(report: Report, capsys: pytest.CaptureFixture[str], more: str = "") -> 
 def restart(node: ServerProcess) -> None:
     node.kill()
     node.start()
-
-
-def kill_worker(node: ServerProcess) -> None:
-    """One of a node's workers, and not before there are as many as there should be."""
-    seconds_until(lambda: len(node.workers()) == 2)
-    os.kill(node.workers()[0], signal.SIGKILL)
 
 
 def restart_redis(redis: RedisServer) -> None:
@@ -55,7 +50,7 @@ def test_kills_of_every_part_lose_nothing_and_repeat_nothing(
         cluster(tmp_path, "--redis-url", redis.url) as running,
     ):
         alone = running.add(*SERVING)
-        doubled = running.add(*SERVING, "--workers", "2")
+        doubled = running.add(*SERVING, "--workers", str(WORKERS))
         dispatching = [running.add(*DISPATCHING) for _ in range(2)]
         running.wait_until_ready()
 
@@ -63,9 +58,12 @@ def test_kills_of_every_part_lose_nothing_and_repeat_nothing(
             restart(alone)
             return alone.port
 
-        def kill_a_worker(_number: int) -> int:
-            kill_worker(doubled)
+        def kill_worker(_number: int) -> int:
+            os.kill(doubled.workers()[0], signal.SIGKILL)
             return doubled.port
+
+        def wait_for_workers() -> None:
+            seconds_until(lambda: len(doubled.workers()) == WORKERS)
 
         def kill_dispatcher(number: int) -> None:
             restart(dispatching[number % 2])
@@ -78,7 +76,7 @@ def test_kills_of_every_part_lose_nothing_and_repeat_nothing(
 
         report = NodesCampaign(running, [alone, doubled], Plan(seed=5)).run(
             Fault("node killed", KILLS, kill_node),
-            Fault("worker killed", KILLS, kill_a_worker),
+            Fault("worker killed", KILLS, kill_worker, wait_for_workers),
             Fault("dispatcher killed", KILLS, kill_dispatcher),
             Fault("PostgreSQL killed", KILLS, kill_postgres),
             Fault("Redis killed", KILLS, kill_redis),
