@@ -15,6 +15,7 @@ import msgspec
 from restante.core.cursor import Head, Position, check_cursor, trim_to
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
+from restante.delivery import free_times
 from restante.delivery.signals import Signal
 
 SQL = queries_beside(__file__)
@@ -42,6 +43,15 @@ class Published(NamedTuple):
     entries: tuple[LogEntry, ...]
 
 
+class NewRow(NamedTuple):
+    device_id: int
+    ms: int
+    n: int
+    type: str
+    ts_ms: int
+    ref: str
+
+
 class Reading(NamedTuple):
     """What a poll found: the head of the log, and the signals it is to be given."""
 
@@ -57,22 +67,15 @@ def append(conn: Connection, device_id: int, signals: Iterable[Signal], keep: in
         return Published(device_id, unmoved.newest, unmoved, ())
     before = _hold_head(conn, device_id)
     head = before
-    entries = []
+    rows = []
     for signal in signals:
         position = head.next_position(conn.now_ms)
-        entries.append(_append_one(conn, device_id, position, signal))
+        rows.append(NewRow(device_id, *position, signal.type, signal.ts_ms, _encode(signal.ref).decode()))
         head = Head(position, head.trimmed, head.earliest if head.earliest.n else position)
+    entries = tuple(_new_entry(row) for row in _insert(conn, rows))
     head = _trim(conn, device_id, head, keep)
-    conn.run(
-        SQL.save_head,
-        device_id=device_id,
-        newest_ms=head.newest.ms,
-        newest_n=head.newest.n,
-        trimmed_ms=head.trimmed.ms,
-        trimmed_n=head.trimmed.n,
-        earliest_ms=head.earliest.ms,
-    )
-    published = Published(device_id, before.newest, head, tuple(entries))
+    conn.run_rows(SQL.save_head, [(device_id, *head.newest, *head.trimmed, head.earliest.ms)])
+    published = Published(device_id, before.newest, head, entries)
     conn.announce(published)
     return published
 
@@ -111,21 +114,15 @@ def read(conn: Connection, device_id: int, cursor: Position | None, limit: int) 
     return Reading(head, [_entry(row) for row in rows])
 
 
-def _append_one(conn: Connection, device_id: int, position: Position, signal: Signal) -> LogEntry:
-    ref = _encode(signal.ref).decode()
-    ts_ms = signal.ts_ms
-    while not conn.run(
-        SQL.append,
-        device_id=device_id,
-        ms=position.ms,
-        n=position.n,
-        type=signal.type,
-        ts_ms=ts_ms,
-        ref=ref,
-    ):
-        free = conn.one(SQL.next_free_ts, device_id=device_id, type=signal.type, ts_ms=ts_ms)
-        ts_ms = free["ts_ms"] if free is not None else ts_ms + 1
-    return LogEntry(position, signal_json(signal.type, ts_ms, ref))
+def _insert(conn: Connection, rows: list[NewRow]) -> list[NewRow]:
+    """Write them, at times at which the device has no signals of their types; as they were written."""
+    if len(rows) == 1 and conn.run(SQL.append_if_free, **rows[0]._asdict()):
+        # Most of the time there is one, and its time is free.
+        return rows
+    times = free_times.give(conn, rows[0].device_id, [(row.type, row.ts_ms) for row in rows])
+    rows = [row._replace(ts_ms=ts_ms) for row, ts_ms in zip(rows, times, strict=True)]
+    conn.run_rows(SQL.append, rows)
+    return rows
 
 
 def _trim(conn: Connection, device_id: int, head: Head, keep: int) -> Head:
@@ -136,6 +133,10 @@ def _trim(conn: Connection, device_id: int, head: Head, keep: int) -> Head:
     )
     conn.run(SQL.trim, device_id=device_id, ms=trimmed.ms, n=trimmed.n)
     return Head(head.newest, trimmed, earliest)
+
+
+def _new_entry(row: NewRow) -> LogEntry:
+    return LogEntry(Position(row.ms, row.n), signal_json(row.type, row.ts_ms, row.ref))
 
 
 def _entry(row: Row) -> LogEntry:

@@ -25,18 +25,15 @@ ON CONFLICT (device_id) DO UPDATE SET
     trimmed_ms = excluded.trimmed_ms, trimmed_n = excluded.trimmed_n, earliest_ms = excluded.earliest_ms
 
 -- name: append
--- Adds a signal unless the device has one of this type and time: then it adds nothing and the time is to be moved.
+-- Adds a signal, at a time at which the device has none of this type.
+INSERT INTO device_update_log (device_id, ms, n, type, ts_ms, ref)
+VALUES (:device_id, :ms, :n, :type, :ts_ms, :ref)
+
+-- name: append_if_free
+-- Adds a signal unless the device has one of this type and time: then it adds nothing, and the time is to be moved.
 INSERT INTO device_update_log (device_id, ms, n, type, ts_ms, ref)
 VALUES (:device_id, :ms, :n, :type, :ts_ms, :ref)
 ON CONFLICT (device_id, type, ts_ms) DO NOTHING
-
--- name: next_free_ts
--- The first millisecond from ts_ms on at which the device has no signal of the type.
-SELECT MIN(taken.ts_ms) + 1 AS ts_ms FROM device_update_log AS taken
-WHERE taken.device_id = :device_id AND taken.type = :type AND taken.ts_ms >= :ts_ms
-  AND NOT EXISTS (
-    SELECT 1 FROM device_update_log AS follower
-    WHERE follower.device_id = taken.device_id AND follower.type = taken.type AND follower.ts_ms = taken.ts_ms + 1)
 
 -- name: read_after
 -- The signals after a position, in order.
