@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import signal
 import subprocess
 import time
@@ -19,7 +20,8 @@ from restante.server import lifecycle
 from restante.server.database_wait import DatabaseWait
 from restante.server.setting_kinds import Address, DatabaseAddress
 from restante.server.settings import Settings
-from tests.faults.server_process import PATIENCE_SECONDS, PROGRAM, ServerProcess, environment
+from tests.faults.nodes_cluster import seconds_until
+from tests.faults.server_process import PATIENCE_SECONDS, PROGRAM, ServerProcess, environment, running
 from tests.services.postgres import PASSWORD, PostgresServer, postgres_server
 
 WAITING = "the database cannot be reached, it is waited for"
@@ -96,6 +98,26 @@ def test_it_waits_and_serves_when_the_database_is_there(node: ServerProcess, ser
     assert PASSWORD not in log
     node.tell(signal.SIGTERM)
     assert node.wait_for_exit() == 0
+
+
+def are_up(node: ServerProcess) -> bool:
+    return [node.metric(f'restante_worker_up{{worker="{number}"}}') for number in (1, 2)] == [1, 1]
+
+
+def test_a_worker_that_is_born_while_the_database_is_away_waits_too(
+    tmp_path: Path, server: PostgresServer, url: str
+) -> None:
+    with running(tmp_path / "data", "--database", url, "--workers", "2") as node:
+        seconds_until(lambda: are_up(node))
+        server.stop()
+        try:
+            os.kill(node.workers()[0], signal.SIGKILL)
+            seconds_until(lambda: WAITING in node.log_text())
+        finally:
+            server.start()
+        seconds_until(lambda: "the database is there" in node.log_text())
+        seconds_until(lambda: are_up(node))
+        assert node.log_text().count("worker ended") == 1
 
 
 def test_told_to_stop_while_it_waits_it_ends_as_it_should(node: ServerProcess) -> None:

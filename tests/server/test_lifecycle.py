@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from restante.core.backoff import Backoff
 from restante.database.connection import Connection
+from restante.database.errors import DatabaseUnavailable
 from restante.database.writer import ForeignCommit
 from restante.delivery.signals import Signal
 from restante.identity.callers import DeviceCaller, DeviceRevoked
 from restante.server import lifecycle
+from restante.server.app import opened
 from restante.server.setting_kinds import Address
+from restante.server.settings import Settings
 from restante.updates import rollout
 from restante.web.answer import Answer
 from tests.server.serving import Served
@@ -32,6 +36,34 @@ def test_any_free_port_can_be_asked_for() -> None:
         assert sock.getsockname()[1] > 0
     with lifecycle.listening(Address("::1", 0)) as sock:
         assert sock.family == socket.AF_INET6
+
+
+async def test_a_database_that_goes_away_while_the_node_starts_is_given_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(Settings(data=tmp_path)) as node:
+        start, failures = node.tokens.start, [DatabaseUnavailable("starting up")] * 2
+
+        async def start_at_last() -> None:
+            if failures:
+                raise failures.pop()
+            await start()
+
+        monkeypatch.setattr(node.tokens, "start", start_at_last)
+        async with lifecycle.running(node):
+            assert failures == []
+
+
+async def test_one_that_stays_away_ends_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def start_never() -> None:
+        raise DatabaseUnavailable("starting up")
+
+    monkeypatch.setattr(lifecycle, "READ_AGAIN", Backoff(0.001, 0.001, 3))
+    with opened(Settings(data=tmp_path)) as node:
+        monkeypatch.setattr(node.tokens, "start", start_never)
+        with pytest.raises(DatabaseUnavailable):
+            async with lifecycle.running(node):
+                pass
 
 
 def test_a_revoked_devices_tokens_are_forgotten_when_heard(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import Lifespan
 
+from restante.core.backoff import Backoff
+from restante.database.errors import DatabaseUnavailable
 from restante.database.writer import ForeignCommit, NewsLost
 from restante.delivery.log import Published
 from restante.delivery.outbox import Enqueued
@@ -40,6 +42,8 @@ log = structlog.get_logger()
 
 BACKLOG = 4096
 GARBAGE_THRESHOLD = 50_000
+# Nine seconds in all.
+READ_AGAIN = Backoff(base_seconds=0.05, max_seconds=1.0, attempts_max=13)
 
 
 @contextmanager
@@ -123,9 +127,7 @@ async def running(node: "Node") -> AsyncIterator[None]:
     """The node with its background services; they stop when the block ends."""
     loop = asyncio.get_running_loop()
     node.database.on_commit(lambda announced: _pass_on(loop, node, announced))
-    await node.tokens.start()
-    node.poll.rollout = await node.database.read(rollout.current)
-    await node.event_access.warn()
+    await _read_first(node)
     log.info("started", listen=str(node.settings.listen), data=str(node.settings.data))
     if node.neighbours is not None:
         node.neighbours.start()
@@ -148,6 +150,23 @@ async def running(node: "Node") -> AsyncIterator[None]:
     if node.neighbours is not None:
         await asyncio.to_thread(node.neighbours.close)
     log.info("stopped")
+
+
+async def _read_first(node: "Node") -> None:
+    """What polls need to know. A database that goes away in this very moment is given a while to come back."""
+    attempts = 0
+    while True:
+        try:
+            await node.tokens.start()
+            node.poll.rollout = await node.database.read(rollout.current)
+            await node.event_access.warn()
+            return
+        except DatabaseUnavailable:
+            attempts += 1
+            pause = READ_AGAIN.delay_seconds(attempts)
+            if pause is None:
+                raise
+            await asyncio.sleep(pause)
 
 
 def hear(node: "Node", announced: list[object]) -> None:

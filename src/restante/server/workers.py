@@ -7,12 +7,13 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from restante.server import lifecycle
 from restante.server.colleagues import Colleagues, Place
+from restante.server.database_wait import DatabaseWait, ToldToStop
 from restante.server.settings import Settings
 from restante.server.supervisor import Supervisor
 
@@ -28,7 +29,11 @@ def serve_workers(
     folder = Path(tempfile.mkdtemp(prefix="restante-workers-"))
 
     def work(number: int) -> None:
-        with opened(settings) as node:
+        with ExitStack() as stack:
+            try:
+                node = DatabaseWait(settings, sock).until_done(lambda: stack.enter_context(opened(settings)))
+            except ToldToStop:
+                return
             node.metrics.colleagues = Colleagues(Place(folder, number, settings.workers))
             lifecycle.serve(node, sock)
 
