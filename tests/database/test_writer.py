@@ -71,6 +71,7 @@ class Bench:
 
     def notes(self) -> list[str]:
         conn = self.engine.connect(writable=False)
+        conn.begin()
         try:
             return everything(conn)
         finally:

@@ -27,6 +27,8 @@ class MariaDb:
             program("mariadb-install-db"),
             "--no-defaults",
             f"--datadir={folder / 'data'}",
+            # Not with others who are set up at the same moment.
+            f"--tmpdir={folder}",
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
         )
@@ -38,6 +40,7 @@ class MariaDb:
             program("mariadbd"),
             "--no-defaults",
             f"--datadir={self.folder / 'data'}",
+            f"--tmpdir={self.folder}",
             f"--socket={self.folder / 'socket'}",
             f"--port={self.port}",
             "--bind-address=127.0.0.1",

@@ -11,8 +11,8 @@ the next one gets a new connection.
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -30,11 +30,12 @@ from restante.database.errors import (
 )
 from restante.database.postgres_channel import PostgresChannel
 from restante.database.postgres_refusals import is_for_good
-from restante.database.postgres_session import Cursor, Session
+from restante.database.postgres_session import Answer, Session
 from restante.database.postgres_text import ENGINE, schema_of, statement_of
 from restante.database.queries import Query
 
 Clock = Callable[[], int]
+T = TypeVar("T")
 
 WRITERS = 4
 READERS = 4
@@ -97,8 +98,9 @@ class PostgresConnection:
         self._locked: set[int] = set()
         self._is_patient = True
         self._is_closed = False
+        self._is_begun = False
         # What the first lock was told the time with, until somebody asks for it.
-        self._moment: Cursor | None = None
+        self._moment: Answer | None = None
         self._session: Session | None = None
         self._connect()
 
@@ -123,26 +125,28 @@ class PostgresConnection:
                 self._now_ms = self._clock()
             else:
                 moment = self._send(f"SELECT {_NOW}") if self._moment is None else self._moment
-                self._now_ms = int(self._fetch(moment)[-1][-1])
+                self._now_ms = int(self._tuples(moment)[-1][-1])
         return self._now_ms
 
     def all(self, query: Query, /, **parameters: Any) -> list[Row]:
-        return self._rows(query, parameters, named=True)
+        return self._rows(query, parameters, Session.dicts)
 
     def one(self, query: Query, /, **parameters: Any) -> Row | None:
         rows = self.all(query, **parameters)
         return rows[0] if rows else None
 
     def values(self, query: Query, /, **parameters: Any) -> list[tuple[Any, ...]]:
-        return self._rows(query, parameters, named=False)
+        return self._rows(query, parameters, Session.tuples)
 
-    def _rows(self, query: Query, parameters: Mapping[str, Any], *, named: bool) -> list[Any]:
+    def _rows(
+        self, query: Query, parameters: Mapping[str, Any], form: Callable[[Session, Answer], list[Any]]
+    ) -> list[Any]:
         statement = statement_of(query)
         values = [parameters[name] for name in statement.names]
         if not statement.may_change and _holds_nul(values):
             # No text here holds that character, so nothing is equal to one that does.
             return []
-        rows = self._fetch(self._send(statement.text, values, named=named))
+        rows = self._answered(form, self._send(statement.text, values))
         if statement.may_change:
             self._changes += len(rows)
         return rows
@@ -153,17 +157,16 @@ class PostgresConnection:
         if statement.may_change or _holds_nul(values):
             rows = self.values(query, **parameters)
             return lambda: rows
-        cursor = self._send(statement.text, values)
-        return cache(lambda: self._fetch(cursor))
+        answer = self._send(statement.text, values)
+        return lambda: self._tuples(answer)
 
     def run(self, query: Query, /, **parameters: Any) -> int:
         statement = statement_of(query)
-        cursor = self._send(statement.text, [parameters[name] for name in statement.names])
-        self._fetch(cursor)
-        changed = max(0, cursor.rowcount)
+        answer = self._send(statement.text, [parameters[name] for name in statement.names])
+        self._answered(Session.arrived, answer)
         if statement.may_change:
-            self._changes += changed
-        return changed
+            self._changes += answer.changed
+        return answer.changed
 
     def run_many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
         names = statement_of(query).names
@@ -174,8 +177,11 @@ class PostgresConnection:
         statement, values = statement_of(query), list(rows)
         if not values:
             return
+        session = self._opened()
         try:
-            self._opened().send_many(statement.text, values)
+            session.open()
+            session.send_many(statement.text, values)
+            self._end_if_alone(session)
         except psycopg.Error as error:
             raise self._failed(error, *values) from error
         self._changes += len(values)
@@ -201,7 +207,7 @@ class PostgresConnection:
         self._locked.update(wanted)
 
     def _try_lock(self, wanted: Sequence[int]) -> bool:
-        return all(is_held for (is_held,) in self._fetch(self._send(_TRY_LOCK, [wanted])))
+        return all(is_held for (is_held,) in self._tuples(self._send(_TRY_LOCK, [wanted])))
 
     # What follows is for whoever opens the transaction, not for domain code.
 
@@ -218,21 +224,22 @@ class PostgresConnection:
             # It was lost while nobody used it: nothing had begun on it.
             self._drop()
             self._connect()
-        self._opened().open()
+        self._is_begun = True
         self._send(_BEGIN_WRITING if self._writable else _BEGIN_READING)
 
     def commit(self) -> list[object]:
         """Make the transaction durable; what it announced."""
         session = self._opened()
+        self._is_begun = False
         try:
-            cursor = session.send("COMMIT")
+            answer = session.send("COMMIT")
             session.end()
         except psycopg.Error as error:
             if session.is_lost:
                 self._drop()
                 raise CommitUncertain(f"the connection was lost during a commit: {error}".strip()) from error
             raise self._failed(error) from error
-        if cursor.statusmessage != "COMMIT":
+        if answer.said != b"COMMIT":
             # The server ends a transaction in which a statement has failed, whatever it was asked for.
             raise DatabaseError("the transaction was rolled back: one of its statements had failed")
         announced, self._announced = self._announced, []
@@ -240,6 +247,7 @@ class PostgresConnection:
 
     def rollback(self) -> None:
         self._announced = []
+        self._is_begun = False
         session = self._session
         if session is None:
             return
@@ -280,17 +288,30 @@ class PostgresConnection:
         self._is_closed = True
         self._drop()
 
-    def _send(self, text: str, values: Sequence[Any] = (), *, named: bool = False) -> Cursor:
+    def _send(self, text: str, values: Sequence[Any] = ()) -> Answer:
+        session = self._opened()
         try:
-            return self._opened().send(text, values, named=named)
+            session.open()
+            return session.send(text, values)
         except psycopg.Error as error:
             raise self._failed(error, values) from error
 
-    def _fetch(self, cursor: Cursor) -> list[Any]:
+    def _tuples(self, answer: Answer) -> list[tuple[Any, ...]]:
+        return self._answered(Session.tuples, answer)
+
+    def _answered(self, form: Callable[[Session, Answer], T], answer: Answer) -> T:
+        session = self._opened()
         try:
-            return self._opened().fetch(cursor)
+            answered = form(session, answer)
+            self._end_if_alone(session)
         except psycopg.Error as error:
             raise self._failed(error) from error
+        return answered
+
+    def _end_if_alone(self, session: Session) -> None:
+        """What is sent while no transaction is open is one by itself, over with its answer."""
+        if not self._is_begun:
+            session.end()
 
     def _opened(self) -> Session:
         if self._session is None:
@@ -300,8 +321,11 @@ class PostgresConnection:
     def _failed(self, error: psycopg.Error, *rows: Sequence[Any]) -> RestanteError | DatabaseError:
         if isinstance(error, psycopg.DataError) and any(_holds_nul(values) for values in rows):
             return BadInput("text", "no character NUL, which the database cannot keep")
-        if self._session is not None and self._session.is_lost:
+        session = self._session
+        if session is not None and session.is_lost:
             self._drop()
+        elif not self._is_begun:
+            self.rollback()
         return _translated(error, writable=self._writable)
 
     def _drop(self) -> None:

@@ -7,21 +7,30 @@ Between `open` and `end` nothing that is sent is waited for until somebody wants
 before it have come too. The server works through the statements in their order, and after one that failed through none
 until the end: an error shows with the first answer that is waited for after it, at the latest at the end.
 
+Sending is done with the driver's own parts, below its cursors: a cursor goes to the socket for each statement, which
+costs more than most of ours take to run. Every statement is prepared when it is first sent.
+
 Knows nothing of transactions. What the driver raises leaves here as it is.
 """
 
 import select
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import psycopg
-from psycopg.adapt import Buffer
-from psycopg.pq import TransactionStatus
-from psycopg.rows import dict_row, tuple_row
+from psycopg.abc import Transformer as TransformerOfDriver
+from psycopg.adapt import Buffer, PyFormat, Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ConnStatus, ExecStatus, Format, TransactionStatus
+from psycopg.pq.abc import PGresult
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
-Cursor = psycopg.RawCursor[Any]
+# So many statements are kept before they are sent without being asked for: what the server answers must be read too.
+UNSENT_MAX = 500
+# More than the program has: a bound all the same.
+PREPARED_MAX = 2000
 
 _SET_UP = """
 SET lock_timeout = '10s';
@@ -39,9 +48,6 @@ SET enable_bitmapscan = off;
 SET random_page_cost = 1.1
 """
 
-# Behind these the driver prepares everything anew, and must not have sent what relies on what it had prepared.
-_RESHAPING = ("DROP ", "ALTER ")
-
 
 class _WholeDumper(Int8Dumper):
     """Every whole number as 64 bits, so that a statement is prepared once and not once for each magnitude."""
@@ -55,20 +61,61 @@ class _WholeBinaryDumper(Int8BinaryDumper):
         return super().dump(int(obj))
 
 
+class Answer:
+    """What a statement will be answered, or was."""
+
+    __slots__ = ("result",)
+
+    def __init__(self) -> None:
+        self.result: PGresult | None = None
+
+    def failed(self) -> None:
+        """Told if it was not carried out."""
+
+    @property
+    def changed(self) -> int:
+        """How many rows the statement changed or gave."""
+        return (self.result.command_tuples if self.result else None) or 0
+
+    @property
+    def said(self) -> bytes | None:
+        return self.result.command_status if self.result else None
+
+
+class _Preparation(Answer):
+    """The answer to the preparing of a statement, which is not prepared if that failed."""
+
+    __slots__ = ("_key", "_names")
+
+    def __init__(self, names: dict["_Key", bytes], key: "_Key") -> None:
+        super().__init__()
+        self._names = names
+        self._key = key
+
+    def failed(self) -> None:
+        self._names.pop(self._key, None)
+
+
+# A statement's text, and the kinds of its values.
+_Key = tuple[str, tuple[int, ...]]
+
+
 class Session:
     """One connection. It is lost once, and not mended: whoever uses it makes another."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
-        self._driver = psycopg.connect(**parameters, autocommit=True, prepare_threshold=0)
-        self._pipeline: psycopg.Pipeline | None = None
-        self._opened = ExitStack()
-        driver = self._driver
-        driver.prepared_max = 1000
+        driver = self._driver = psycopg.connect(**parameters, autocommit=True)
         for kind in (int, bool):
             driver.adapters.register_dumper(kind, _WholeDumper)
             driver.adapters.register_dumper(kind, _WholeBinaryDumper)
         self.version = driver.info.server_version
         self.encoding = driver.info.parameter_status("server_encoding")
+        self._wire = driver.pgconn
+        self._socket = select.poll()
+        self._names: dict[_Key, bytes] = {}
+        self._made = 0
+        self._waited_for: deque[Answer | None] = deque()
+        self._unsent = 0
 
     def set_up(self) -> None:
         self.run_script(_SET_UP)
@@ -93,12 +140,22 @@ class Session:
 
     def open(self) -> None:
         """From here on, wait for nothing that nobody wants to know."""
-        self._pipeline = self._opened.enter_context(self._driver.pipeline())
+        if self._wire.pipeline_status:
+            return
+        if len(self._names) > PREPARED_MAX:
+            self._driver.execute("DEALLOCATE ALL")
+            self._names.clear()
+        self._wire.enter_pipeline_mode()
 
     def end(self) -> None:
         """Wait for all that was sent; raises what is wrong with the first of it that failed."""
-        self._pipeline = None
-        self._opened.close()
+        if self._wire.status == ConnStatus.BAD or not self._wire.pipeline_status:
+            return
+        try:
+            self._arrive()
+        finally:
+            if self._wire.status != ConnStatus.BAD:
+                self._wire.exit_pipeline_mode()
 
     def undo(self) -> None:
         """Roll back the transaction that is open, if one is. Behind a statement that failed nothing is heard before the
@@ -108,40 +165,117 @@ class Session:
         if self._driver.info.transaction_status != TransactionStatus.IDLE:
             self._driver.rollback()
 
-    def send(self, text: str, values: Sequence[Any] = (), *, named: bool = False) -> Cursor:
-        """Send a statement; `fetch` waits for its answer. `named`: its rows by the names of their columns."""
-        cursor: Cursor = psycopg.RawCursor(self._driver, row_factory=dict_row if named else tuple_row)
-        if self._pipeline is not None and text.startswith(_RESHAPING):
-            with self._alone():
-                return cursor.execute(text, values, binary=True)
-        return cursor.execute(text, values, binary=True)
+    def send(self, text: str, values: Sequence[Any] = ()) -> Answer:
+        """Send a statement, between `open` and `end`; `rows` and the like wait for its answer."""
+        answer = Answer()
+        self._send(text, values, answer)
+        return answer
 
     def send_many(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
         """Send a statement once for each row of values; their answers nobody wants."""
-        psycopg.RawCursor(self._driver).executemany(text, rows)
+        for values in rows:
+            self._send(text, values, Answer())
 
-    def fetch(self, cursor: Cursor) -> list[Any]:
-        """The rows of an answer; none of a statement that has none to give."""
-        if cursor.pgresult is None and self._pipeline is not None:
-            self._pipeline.sync()
-        if cursor.pgresult is None:
+    def arrived(self, answer: Answer) -> PGresult:
+        """What a statement was answered, waited for if need be."""
+        if answer.result is None:
+            self._arrive()
+        if answer.result is None:
             raise psycopg.InterfaceError("a statement was left out behind one that failed")
-        return cursor.fetchall() if cursor.description is not None else []
+        return answer.result
+
+    def tuples(self, answer: Answer) -> list[tuple[Any, ...]]:
+        """The rows of an answer; none of a statement that has none to give."""
+        result = self.arrived(answer)
+        return self._loading(result).load_rows(0, result.ntuples, tuple)
+
+    def dicts(self, answer: Answer) -> list[dict[str, Any]]:
+        """The same, by the names of their columns."""
+        result = self.arrived(answer)
+        names = [(result.fname(place) or b"").decode() for place in range(result.nfields)]
+        return self._loading(result).load_rows(0, result.ntuples, lambda row: dict(zip(names, row, strict=True)))
 
     def run_script(self, text: str) -> None:
         """Run several statements, without values, and wait for them."""
-        with self._alone():
-            self._driver.execute(text.encode(), prepare=False)
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Nothing else is under way meanwhile."""
-        is_open = self._pipeline is not None
+        is_open = bool(self._wire.pipeline_status)
         self.end()
-        yield
+        self._driver.execute(text.encode(), prepare=False)
         if is_open:
             self.open()
 
     def close(self) -> None:
         with suppress(psycopg.Error):
             self._driver.close()
+
+    def _loading(self, result: PGresult) -> "TransformerOfDriver":
+        transformer = Transformer(self._driver)
+        transformer.set_pgresult(result)
+        return transformer
+
+    def _send(self, text: str, values: Sequence[Any], answer: Answer) -> None:
+        transformer = Transformer(self._driver)
+        sent = transformer.dump_sequence(values, [PyFormat.AUTO] * len(values))
+        key = (text, transformer.types or ())
+        name = self._names.get(key)
+        if name is None:
+            self._made += 1
+            name = self._names[key] = b"restante_%d" % self._made
+            self._wire.send_prepare(name, text.encode(), key[1])
+            self._waited_for.append(_Preparation(self._names, key))
+        self._wire.send_query_prepared(name, sent, transformer.formats, Format.BINARY)
+        self._waited_for.append(answer)
+        self._unsent += 1
+        if self._unsent >= UNSENT_MAX:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Send what is kept, reading what comes meanwhile, so that both sides can go on."""
+        self._unsent = 0
+        while self._wire.flush():
+            if self._ready(select.POLLIN | select.POLLOUT) & ~select.POLLOUT:
+                self._wire.consume_input()
+
+    def _arrive(self) -> None:
+        """Wait until all that was sent has been answered."""
+        if not self._waited_for:
+            return
+        self._wire.pipeline_sync()
+        self._waited_for.append(None)
+        self._flush()
+        error: psycopg.Error | None = None
+        while self._waited_for:
+            answer, failure = self._next()
+            error = error or failure
+            if answer is not None and (answer.result is None):
+                answer.failed()
+        if error is not None:
+            raise error
+
+    def _next(self) -> tuple[Answer | None, psycopg.Error | None]:
+        """The next that was waited for, with its result, if it has one; or with its error."""
+        answer, error = self._waited_for.popleft(), None
+        while (result := self._result()) is not None:
+            if result.status == ExecStatus.PIPELINE_SYNC:
+                break
+            if result.status == ExecStatus.FATAL_ERROR:
+                error = error_from_result(result, encoding="utf-8")
+            elif answer is not None and result.status != ExecStatus.PIPELINE_ABORTED:
+                answer.result = result
+        return answer, error
+
+    def _result(self) -> PGresult | None:
+        while self._wire.is_busy():
+            self._ready(select.POLLIN)
+            self._wire.consume_input()
+        result = self._wire.get_result()
+        if self._wire.status == ConnStatus.BAD:
+            self._waited_for.clear()
+            said = self._wire.get_error_message()
+            raise psycopg.OperationalError(said or "the connection was lost")
+        return result
+
+    def _ready(self, events: int) -> int:
+        """Wait for the socket; what it is ready for."""
+        self._socket.register(self._wire.socket, events)
+        ((_, ready),) = self._socket.poll()
+        return ready
