@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 from structlog.testing import capture_logs
@@ -26,10 +27,11 @@ class Appending:
         self.poisonous: set[object] = set()
         self.appended: list[tuple[int, object]] = []
 
-    def __call__(self, conn: Connection, device_id: int, signals: list[Signal]) -> None:
-        log.append(conn, device_id, signals)
-        self.appended += [(device_id, signal.ref["about"]) for signal in signals]
-        if device_id in self.unreachable or any(signal.ref["about"] in self.poisonous for signal in signals):
+    def __call__(self, conn: Connection, signals: Mapping[int, list[Signal]]) -> None:
+        log.append_all(conn, signals)
+        appended = [(device_id, signal.ref["about"]) for device_id, own in signals.items() for signal in own]
+        self.appended += appended
+        if self.unreachable & signals.keys() or self.poisonous & {about for _, about in appended}:
             raise ConnectionError("the line is cut")
 
 

@@ -13,7 +13,7 @@ from restante.delivery import log
 from restante.delivery.log import LogEntry, Published, Reading
 from restante.delivery.signals import Signal
 from tests.conftest import START_MS, ManualClock
-from tests.delivery.rows import published, signal
+from tests.delivery.rows import add_device, published, signal
 
 ROWS = Query("rows", "SELECT ms, n, type, ts_ms FROM device_update_log WHERE device_id = :device_id ORDER BY n")
 
@@ -191,6 +191,38 @@ def test_a_burst_of_one_type_and_time_is_moved_on_in_one_step(database: Database
     assert times(database, device) == [("x", 5 + n) for n in range(400)]
     # The head, the times that are taken, the signals, and the head again; the first time a head is made.
     assert asked == (6 + 4)
+
+
+def test_signals_for_several_devices_are_published_by_as_many_statements_as_for_one(
+    database: Database, clock: ManualClock
+) -> None:
+    devices = [database.write_now(add_device) for _ in range(30)]
+    database.write_now(log.append, devices[3], [signal(0, ts_ms=7)])
+    asked = []
+
+    def publish(conn: Connection, count: int) -> list[Published]:
+        class Counting:
+            def __getattr__(self, name: str) -> object:
+                asked.append(name)
+                return getattr(conn, name)
+
+        wanted = {each: [signal(n, ts_ms=7 + n) for n in (1, 2)] for each in reversed(devices[:count])}
+        return log.append_all(Counting(), wanted)  # type: ignore[arg-type]
+
+    first = database.write_now(publish, 2)
+    statements = [name for name in asked if name not in ("now_ms", "announce")]
+    asked.clear()
+    clock.advance(1)
+    published = database.write_now(publish, 30)
+    # Those of the first time are moved on, one by one.
+    assert len([name for name in asked if name not in ("now_ms", "announce")]) <= len(statements) + 2 * 4
+    assert {each.device_id for each in published} == set(devices)
+    for each in published:
+        already = 2 if each.device_id in devices[:2] else int(each.device_id == devices[3])
+        assert (each.before.n, each.head.newest.n) == (already, already + 2)
+        entries = read(database, each.device_id, each.before).entries
+        assert tuple(entries) == each.entries
+    assert {each.device_id for each in first} == set(devices[:2])
 
 
 def test_what_a_device_reads_is_the_signal_with_the_time_it_was_given(database: Database, device: int) -> None:

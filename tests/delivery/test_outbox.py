@@ -1,4 +1,5 @@
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -37,7 +38,7 @@ def claim(database: Database, dispatcher: str = "d1", batch: int = 100) -> int:
 
 
 def deliver(database: Database, dispatcher: str = "d1") -> Outcome:
-    return database.write_now(outbox.deliver_held, dispatcher, log.append)
+    return database.write_now(outbox.deliver_held, dispatcher, log.append_all)
 
 
 def held(database: Database, dispatcher: str = "d1") -> list[int]:
@@ -127,9 +128,9 @@ def test_an_append_that_fails_leaves_everything_as_it_was(database: Database, de
     enqueue(database, neighbour, 2)
     claim(database)
 
-    def fail_for_neighbour(conn: Connection, device_id: int, signals: list[Signal]) -> None:
-        log.append(conn, device_id, signals)
-        if device_id == neighbour:
+    def fail_for_neighbour(conn: Connection, signals: Mapping[int, list[Signal]]) -> None:
+        log.append_all(conn, signals)
+        if neighbour in signals:
             raise ConnectionError("away")
 
     with pytest.raises(ConnectionError):
@@ -158,10 +159,10 @@ def test_a_row_is_published_only_under_its_lease(database: Database, device: int
     enqueue(database, device, 1)
     claim(database, "late")
     clock.advance(LEASE)
-    assert database.write_now(outbox.deliver_row, "late", 1, log.append) == Outcome()
+    assert database.write_now(outbox.deliver_row, "late", 1, log.append_all) == Outcome()
     claim(database, "d2")
-    assert database.write_now(outbox.deliver_row, "late", 1, log.append) == Outcome()
-    assert database.write_now(outbox.deliver_row, "d2", 1, log.append) == Outcome(delivered=1)
+    assert database.write_now(outbox.deliver_row, "late", 1, log.append_all) == Outcome()
+    assert database.write_now(outbox.deliver_row, "d2", 1, log.append_all) == Outcome(delivered=1)
     assert published(database, device) == [1]
 
 
@@ -223,7 +224,7 @@ def test_a_younger_row_still_leased_does_not_overtake_an_elder_that_was_put_back
     enqueue(database, neighbour, 3)
     assert claim(database) == 1
     assert deliver(database) == Outcome(delivered=1)
-    assert database.write_now(outbox.deliver_row, "d1", 2, log.append) == Outcome()
+    assert database.write_now(outbox.deliver_row, "d1", 2, log.append_all) == Outcome()
     assert published(database, device) == []
     clock.advance(1)
     claim(database)
@@ -285,7 +286,7 @@ def test_what_the_dead_were_holding_can_be_claimed_at_once(database: Database, d
 def test_only_what_waits_is_given_back(database: Database, device: int) -> None:
     enqueue(database, device, 1)
     claim(database, "d1")
-    database.write_now(outbox.deliver_held, "d1", log.append)
+    database.write_now(outbox.deliver_held, "d1", log.append_all)
     assert database.write_now(outbox.release_all) == 0
     assert row(database, 1).status == "DELIVERED"
 
@@ -326,7 +327,7 @@ def test_a_payload_that_is_no_signal_fails_at_once_where_rows_are_tried_one_by_o
 ) -> None:
     database.write_now(lambda conn: conn.run(INSERT, device_id=device, payload="{"))
     claim(database)
-    assert database.write_now(outbox.deliver_row, "d1", 1, log.append) == Outcome(failed=1)
+    assert database.write_now(outbox.deliver_row, "d1", 1, log.append_all) == Outcome(failed=1)
     assert row(database, 1).status == "FAILED"
 
 
@@ -374,10 +375,10 @@ def test_a_reset_row_begins_anew_and_only_failed_rows_are_reset(
 
 
 def test_direct_emission_goes_to_the_log_unless_it_would_overtake(database: Database, device: int) -> None:
-    database.write_now(outbox.emit_directly, device, signal(1), log.append)
+    database.write_now(outbox.emit_directly, device, signal(1), log.append_all)
     assert published(database, device) == [1]
     enqueue(database, device, 2)
-    database.write_now(outbox.emit_directly, device, signal(3), log.append)
+    database.write_now(outbox.emit_directly, device, signal(3), log.append_all)
     assert published(database, device) == [1]
     claim(database)
     deliver(database)
@@ -391,7 +392,7 @@ def test_direct_emission_is_not_held_back_by_failed_rows_or_other_devices(
     claim(database)
     put_back(database, held_row(database, 1), backoff=Backoff(attempts_max=1))
     enqueue(database, neighbour, 2)
-    database.write_now(outbox.emit_directly, device, signal(3), log.append)
+    database.write_now(outbox.emit_directly, device, signal(3), log.append_all)
     assert published(database, device) == [3]
 
 

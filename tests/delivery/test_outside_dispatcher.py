@@ -7,7 +7,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def source(place: Place) -> Iterator[OutsideDatabase]:
 
 @pytest.fixture
 def dispatcher(database: Database, source: OutsideDatabase) -> OutsideDispatcher:
-    return OutsideDispatcher(database, source, OPTIONS, log.append)
+    return OutsideDispatcher(database, source, OPTIONS, log.append_all)
 
 
 def send(place: Place, device_id: int, *abouts: Any, commit: bool = True) -> None:
@@ -94,7 +94,7 @@ async def test_a_dispatcher_that_dies_between_publishing_and_marking_makes_no_du
     database: Database, device: int, place: Place, source: OutsideDatabase, dispatcher: OutsideDispatcher
 ) -> None:
     send(place, device, 1, 2)
-    await Dying(database, source, OPTIONS, log.append).die()
+    await Dying(database, source, OPTIONS, log.append_all).die()
     assert {status for _, status in place.rows()} == {"PENDING"}
     assert await drained(dispatcher) == Outcome()
     place.run("UPDATE device_update_outbox SET lock_expires_at = 1")
@@ -132,7 +132,7 @@ async def test_one_that_wakes_up_after_its_lease_publishes_nothing(
     database: Database, device: int, place: Place, source: OutsideDatabase, clock: ManualClock
 ) -> None:
     send(place, device, 1)
-    sleepy = Sleepy(database, source, OPTIONS, log.append)
+    sleepy = Sleepy(database, source, OPTIONS, log.append_all)
     sleepy.clock = clock
     with capture_logs() as lines:
         assert await sleepy.run_once() == Outcome()
@@ -164,10 +164,10 @@ class Appending:
         self.unreachable: set[int] = set()
         self.error: Exception = RuntimeError("no room")
 
-    def __call__(self, conn: Connection, device_id: int, signals: list[Signal]) -> object:
-        if device_id in self.unreachable:
+    def __call__(self, conn: Connection, signals: Mapping[int, list[Signal]]) -> object:
+        if self.unreachable & signals.keys():
             raise self.error
-        return log.append(conn, device_id, signals)
+        return log.append_all(conn, signals)
 
 
 async def test_a_row_that_cannot_be_published_waits_and_holds_back_its_device_only(
@@ -204,10 +204,10 @@ async def test_left_over_receipts_are_settled_and_old_rows_removed(
     database: Database, device: int, place: Place, source: OutsideDatabase, clock: ManualClock
 ) -> None:
     send(place, device, 1, 2)
-    await Dying(database, source, OPTIONS, log.append).die()
+    await Dying(database, source, OPTIONS, log.append_all).die()
     place.run("UPDATE device_update_outbox SET status = 'DELIVERED', delivered_at = 1 WHERE id = 1")
     clock.advance(60)
-    await OutsideDispatcher(database, source, OPTIONS, log.append, keep_delivered_days=7).run_once()
+    await OutsideDispatcher(database, source, OPTIONS, log.append_all, keep_delivered_days=7).run_once()
     assert database.read_now(receipts.unsettled, SOURCE, -60, 10) == [2]
     assert place.rows() == [(2, "PENDING")]
 
@@ -215,7 +215,7 @@ async def test_left_over_receipts_are_settled_and_old_rows_removed(
 async def test_a_source_that_is_away_fails_the_pass_and_says_so(database: Database, tmp_path: Path) -> None:
     address = OutsideAddress("gone", "mysql", "mysql://ada:s3cret@127.0.0.1:1/shop")
     with closing(OutsideDatabase(address)) as source:
-        dispatcher = OutsideDispatcher(database, source, OPTIONS, log.append)
+        dispatcher = OutsideDispatcher(database, source, OPTIONS, log.append_all)
         with pytest.raises(DatabaseError) as raised:
             await dispatcher.run_once()
         assert source.problem == str(raised.value)
@@ -225,7 +225,7 @@ async def test_a_source_that_is_away_fails_the_pass_and_says_so(database: Databa
 async def test_a_source_that_comes_back_is_drained(database: Database, device: int, mariadb_alone: MariaDb) -> None:
     place = in_mysql(mariadb_alone, "shop")
     with place.opened() as source:
-        dispatcher = OutsideDispatcher(database, source, OPTIONS, log.append)
+        dispatcher = OutsideDispatcher(database, source, OPTIONS, log.append_all)
         send(place, device, 1)
         await drained(dispatcher)
         mariadb_alone.stop()
@@ -250,7 +250,7 @@ async def test_thirty_two_writers_with_open_transactions_and_two_dispatchers(
         threading.Thread(target=_write, args=(locking_place, devices, number, each)) for number in range(WRITERS)
     ]
     with locking_place.opened() as first, locking_place.opened() as second:
-        both = [OutsideDispatcher(database, source, OPTIONS, log.append) for source in (first, second)]
+        both = [OutsideDispatcher(database, source, OPTIONS, log.append_all) for source in (first, second)]
         for writer in writers:
             writer.start()
         while any(writer.is_alive() for writer in writers):
@@ -305,7 +305,7 @@ async def test_a_dispatcher_killed_between_publishing_and_marking(
 
         database = Database(SqliteEngine(Path({str(path)!r})))
         source = OutsideDatabase(OutsideAddress({SOURCE!r}, {place.address.engine!r}, {place.address.url!r}))
-        dispatcher = OutsideDispatcher(database, source, DispatcherOptions(), log.append)
+        dispatcher = OutsideDispatcher(database, source, DispatcherOptions(), log.append_all)
 
         async def die(*_):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -319,7 +319,7 @@ async def test_a_dispatcher_killed_between_publishing_and_marking(
     place.run("UPDATE device_update_outbox SET lock_expires_at = 1")
     with closing(Database(SqliteEngine(path))) as kept, place.opened() as source:
         assert len(kept.read_now(log.read, device_id, START, 10).entries) == 3
-        assert await drained(OutsideDispatcher(kept, source, OPTIONS, log.append)) == Outcome(delivered=3)
+        assert await drained(OutsideDispatcher(kept, source, OPTIONS, log.append_all)) == Outcome(delivered=3)
         assert published(kept, device_id) == [1, 2, 3]
 
 
@@ -343,7 +343,7 @@ async def test_mysqlclient_writes_to_the_same_outbox(
         enqueue(conn, device, {"type": "x", "ref": {"about": "100 % é"}})
         conn.commit()
     with place.opened() as source:
-        assert await drained(OutsideDispatcher(database, source, OPTIONS, log.append)) == Outcome(delivered=1)
+        assert await drained(OutsideDispatcher(database, source, OPTIONS, log.append_all)) == Outcome(delivered=1)
     assert published(database, device) == ["100 % é"]
     (payload,) = place.rows("payload")[0]
     assert json.loads(payload)["ref"] == {"about": "100 % é"}

@@ -15,7 +15,7 @@ def row(row_id: int, device_id: int, about: int = 0, created_at: int = 1) -> Cla
 
 
 def publish(database: Database, *rows: ClaimedRow, source: str = "shop") -> Publishing:
-    return database.write_now(receipts.publish, source, list(rows), LATER, log.append)
+    return database.write_now(receipts.publish, source, list(rows), LATER, log.append_all)
 
 
 def test_a_row_is_published_once_however_often_it_is_claimed(database: Database, device: int) -> None:

@@ -91,8 +91,9 @@ def _mark_all(conn: Connection, name: str) -> list[HeldRow]:
 
 
 def _publish(conn: Connection, rows: list[HeldRow], append: outbox.Append) -> None:
-    for row in rows:
-        append(conn, row.device_id, [outbox.signal_of(conn, row)])
+    for row, told in zip(rows, outbox.signals_of(conn, rows), strict=True):
+        assert not isinstance(told, outbox.Undeliverable)
+        append(conn, {row.device_id: [told]})
 
 
 def answer_before_commit(crash: Crash) -> None:

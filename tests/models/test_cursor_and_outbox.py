@@ -7,6 +7,7 @@ the order of the outbox unless a row had been given up.
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -80,9 +81,9 @@ class Delivery(Machine):
 
     # What stands between outbox and log, and who listens.
 
-    def append(self, conn: Connection, device_id: int, signals: list[Signal]) -> None:
-        log.append(conn, device_id, signals, KEEP)
-        if device_id in self.cut_off:
+    def append(self, conn: Connection, signals: Mapping[int, list[Signal]]) -> None:
+        log.append_all(conn, signals, KEEP)
+        if self.cut_off & signals.keys():
             raise ConnectionError("the line is cut")
 
     def hear(self, announced: list[object]) -> None:

@@ -66,7 +66,7 @@ class Dispatcher:
         self,
         database: Database,
         options: DispatcherOptions | None = None,
-        append: Append = signal_log.append,
+        append: Append = signal_log.append_all,
         name: str | None = None,
     ) -> None:
         self._database = database

@@ -7,7 +7,7 @@ Must always hold: n counts 1, 2, 3 … without gaps for each device, ms never go
 device, and the head says exactly what the log holds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -65,33 +65,52 @@ def append(conn: Connection, device_id: int, signals: Iterable[Signal], keep: in
     if not signals:
         unmoved = read_head(conn, device_id)
         return Published(device_id, unmoved.newest, unmoved, ())
-    before = _hold_head(conn, device_id)
-    head = before
-    rows = []
-    for signal in signals:
-        position = head.next_position(conn.now_ms)
-        rows.append(NewRow(device_id, *position, signal.type, signal.ts_ms, _encode(signal.ref).decode()))
-        head = Head(position, head.trimmed, head.earliest if head.earliest.n else position)
-    entries = tuple(_new_entry(row) for row in _insert(conn, rows))
-    head = _trim(conn, device_id, head, keep)
-    conn.run_rows(SQL.save_head, [(device_id, *head.newest, *head.trimmed, head.earliest.ms)])
-    published = Published(device_id, before.newest, head, entries)
-    conn.announce(published)
+    (published,) = append_all(conn, {device_id: signals}, keep)
     return published
+
+
+def append_all(conn: Connection, signals: Mapping[int, Sequence[Signal]], keep: int = KEEP_SIGNALS) -> list[Published]:
+    """Publish signals to several devices, to each in its order, by as many statements as to one.
+
+    A signal whose time another of its type has is given the next free one, behind those of the others published here.
+    """
+    befores = _hold_heads(conn, sorted(signals))
+    heads = dict(befores)
+    rows: list[NewRow] = []
+    for device_id, own in signals.items():
+        for signal in own:
+            head = heads[device_id]
+            position = head.next_position(conn.now_ms)
+            ref = _encode(signal.ref).decode()
+            rows.append(NewRow(device_id, *position, signal.type, signal.ts_ms, ref))
+            heads[device_id] = Head(position, head.trimmed, head.earliest if head.earliest.n else position)
+    entries: dict[int, list[LogEntry]] = {}
+    for row in _insert(conn, rows):
+        entries.setdefault(row.device_id, []).append(_new_entry(row))
+    heads = {device_id: _trim(conn, device_id, head, keep) for device_id, head in heads.items()}
+    saved = [(each, *head.newest, *head.trimmed, head.earliest.ms) for each, head in sorted(heads.items())]
+    conn.run(SQL.save_heads, heads=_encode(saved).decode())
+    all_published = []
+    for device_id, head in heads.items():
+        published = Published(device_id, befores[device_id].newest, head, tuple(entries[device_id]))
+        conn.announce(published)
+        all_published.append(published)
+    return all_published
 
 
 def read_head(conn: Connection, device_id: int) -> Head:
     return _head(conn.one(SQL.head, device_id=device_id))
 
 
-def _hold_head(conn: Connection, device_id: int) -> Head:
-    """The head, which nobody else moves until the transaction ends."""
-    row = conn.one(SQL.hold_head, device_id=device_id)
-    if row is None:
+def _hold_heads(conn: Connection, device_ids: Sequence[int]) -> dict[int, Head]:
+    """The heads, which nobody else moves until the transaction ends. They are waited for in one order."""
+    devices = _encode(device_ids).decode()
+    held = conn.all(SQL.hold_heads, devices=devices)
+    if len(held) < len(device_ids):
         # Of several who publish a device's first signal one makes the row, and the others wait for it.
-        conn.run(SQL.make_head, device_id=device_id)
-        row = conn.one(SQL.hold_head, device_id=device_id)
-    return _head(row)
+        conn.run(SQL.make_heads, devices=devices)
+        held = conn.all(SQL.hold_heads, devices=devices)
+    return {row["device_id"]: _head(row) for row in held}
 
 
 def _head(row: Row | None) -> Head:
@@ -115,14 +134,21 @@ def read(conn: Connection, device_id: int, cursor: Position | None, limit: int) 
 
 
 def _insert(conn: Connection, rows: list[NewRow]) -> list[NewRow]:
-    """Write them, at times at which the device has no signals of their types; as they were written."""
-    if len(rows) == 1 and conn.run(SQL.append_if_free, **rows[0]._asdict()):
-        # Most of the time there is one, and its time is free.
-        return rows
-    times = free_times.give(conn, rows[0].device_id, [(row.type, row.ts_ms) for row in rows])
-    rows = [row._replace(ts_ms=ts_ms) for row, ts_ms in zip(rows, times, strict=True)]
-    conn.run_rows(SQL.append, rows)
-    return rows
+    """Write them, at times at which their devices have no signals of their types; as they were written."""
+    written = set(conn.values(SQL.append_if_free, rows=_encode(rows).decode()))
+    to_move: dict[int, list[NewRow]] = {}
+    for row in rows:
+        if (row.device_id, row.n) not in written:
+            to_move.setdefault(row.device_id, []).append(row)
+    moved: dict[tuple[int, int], NewRow] = {}
+    for device_id, own in to_move.items():
+        times = free_times.give(conn, device_id, [(row.type, row.ts_ms) for row in own])
+        moved |= {
+            (device_id, row.n): row._replace(ts_ms=ts_ms) for row, ts_ms in zip(own, times, strict=True)
+        }
+    if moved:
+        conn.run_rows(SQL.append, list(moved.values()))
+    return [moved.get((row.device_id, row.n), row) for row in rows]
 
 
 def _trim(conn: Connection, device_id: int, head: Head, keep: int) -> Head:

@@ -2,38 +2,70 @@
 -- Where a device's log stands.
 SELECT newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms FROM device_update_heads WHERE device_id = :device_id
 
--- name: hold_head
--- The same for who is about to move it.
-SELECT newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms FROM device_update_heads WHERE device_id = :device_id
+-- name: hold_heads
+-- The same of several, for who is about to move them.
+SELECT device_id, newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms FROM device_update_heads
+WHERE device_id IN (SELECT value FROM json_each(:devices))
 
--- name: hold_head@postgres
--- There others may be about to move it, too: they wait.
-SELECT newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms FROM device_update_heads WHERE device_id = :device_id
-FOR UPDATE
+-- name: hold_heads@postgres
+-- There others may be about to move them, too: they wait, all in the same order.
+SELECT device_id, newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms FROM device_update_heads
+WHERE device_id = ANY (ARRAY(
+    SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:devices AS json)) AS listed (value)))
+ORDER BY device_id FOR UPDATE
 
--- name: make_head
--- A row to hold, before there is a signal; it is moved in the same transaction.
+-- name: make_heads
+-- Rows to hold, before there is a signal; they are moved in the same transaction.
 INSERT INTO device_update_heads (device_id, newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms)
-VALUES (:device_id, 0, 0, 0, 0, 0) ON CONFLICT (device_id) DO NOTHING
+SELECT value, 0, 0, 0, 0, 0 FROM json_each(:devices) WHERE TRUE ON CONFLICT (device_id) DO NOTHING
 
--- name: save_head
--- Moves a device's head on.
+-- name: make_heads@postgres
+-- PostgreSQL takes a JSON list apart by another function.
 INSERT INTO device_update_heads (device_id, newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms)
-VALUES (:device_id, :newest_ms, :newest_n, :trimmed_ms, :trimmed_n, :earliest_ms)
+SELECT CAST(value AS BIGINT), 0, 0, 0, 0, 0 FROM json_array_elements_text(CAST(:devices AS json)) AS listed (value)
+ON CONFLICT (device_id) DO NOTHING
+
+-- name: save_heads
+-- Moves devices' heads on.
+INSERT INTO device_update_heads (device_id, newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms)
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+    json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]')
+FROM json_each(:heads) WHERE TRUE
 ON CONFLICT (device_id) DO UPDATE SET
     newest_ms = excluded.newest_ms, newest_n = excluded.newest_n,
     trimmed_ms = excluded.trimmed_ms, trimmed_n = excluded.trimmed_n, earliest_ms = excluded.earliest_ms
+
+-- name: save_heads@postgres
+-- As above. The rows are there, and held.
+UPDATE device_update_heads AS head
+SET newest_ms = CAST(moved.value ->> 1 AS BIGINT), newest_n = CAST(moved.value ->> 2 AS BIGINT),
+    trimmed_ms = CAST(moved.value ->> 3 AS BIGINT), trimmed_n = CAST(moved.value ->> 4 AS BIGINT),
+    earliest_ms = CAST(moved.value ->> 5 AS BIGINT)
+FROM jsonb_array_elements(CAST(:heads AS jsonb)) AS moved (value)
+WHERE head.device_id = CAST(moved.value ->> 0 AS BIGINT)
+
+-- name: append_if_free
+-- Adds signals, but those whose device has one of their type and time, which are to be moved; which were added.
+INSERT INTO device_update_log (device_id, ms, n, type, ts_ms, ref)
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+    json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]')
+FROM json_each(:rows) WHERE TRUE
+ON CONFLICT (device_id, type, ts_ms) DO NOTHING
+RETURNING device_id, n
+
+-- name: append_if_free@postgres
+-- PostgreSQL takes a JSON list apart by another function.
+INSERT INTO device_update_log (device_id, ms, n, type, ts_ms, ref)
+SELECT CAST(value ->> 0 AS BIGINT), CAST(value ->> 1 AS BIGINT), CAST(value ->> 2 AS BIGINT), value ->> 3,
+    CAST(value ->> 4 AS BIGINT), value ->> 5
+FROM jsonb_array_elements(CAST(:rows AS jsonb)) AS listed (value)
+ON CONFLICT (device_id, type, ts_ms) DO NOTHING
+RETURNING device_id, n
 
 -- name: append
 -- Adds a signal, at a time at which the device has none of this type.
 INSERT INTO device_update_log (device_id, ms, n, type, ts_ms, ref)
 VALUES (:device_id, :ms, :n, :type, :ts_ms, :ref)
-
--- name: append_if_free
--- Adds a signal unless the device has one of this type and time: then it adds nothing, and the time is to be moved.
-INSERT INTO device_update_log (device_id, ms, n, type, ts_ms, ref)
-VALUES (:device_id, :ms, :n, :type, :ts_ms, :ref)
-ON CONFLICT (device_id, type, ts_ms) DO NOTHING
 
 -- name: read_after
 -- The signals after a position, in order.

@@ -11,7 +11,7 @@ dispatcher's hands, holds back the later rows of its device and of no other; one
 Rows are found by status, never by "id greater than the last one seen": a lower id may be committed later.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,7 +30,10 @@ LOOKED_AT_BATCHES = 10
 LOOKED_AT_MAX = 2**62
 OWN_SOURCE = "server"
 
-Append = Callable[[Connection, int, list[Signal]], object]
+_encode = msgspec.json.Encoder().encode
+
+# Publishes signals to devices, to each in its order.
+Append = Callable[[Connection, Mapping[int, list[Signal]]], object]
 
 
 class Enqueued(NamedTuple):
@@ -94,7 +97,7 @@ def enqueue(conn: Connection, device_id: int, signal: Signal) -> None:
 def emit_directly(conn: Connection, device_id: int, signal: Signal, append: Append) -> None:
     """Write to the log without the outbox, unless the device has rows waiting there: none is overtaken."""
     if conn.one(SQL.has_pending, device_id=device_id) is None:
-        append(conn, device_id, [signal])
+        append(conn, {device_id: [signal]})
     else:
         enqueue(conn, device_id, signal)
 
@@ -129,18 +132,18 @@ def deliver_held(conn: Connection, dispatcher: str, append: Append) -> Outcome:
     Raises what `append` raises; then nothing has happened, and `deliver_row`, row by row, finds out which one it was.
     """
     outcome = Outcome()
-    by_device: dict[int, list[tuple[HeldRow, Signal]]] = {}
-    for row in held_by(conn, dispatcher):
-        try:
-            signal = signal_of(conn, row)
-            by_device.setdefault(row.device_id, []).append((row, signal))
-        except Undeliverable as error:
-            outcome.add(give_up(conn, dispatcher, row, str(error)))
-    # In one order: whoever publishes to several devices holds their logs.
-    for device_id, pairs in sorted(by_device.items()):
-        append(conn, device_id, [signal for _, signal in pairs])
-    delivered = [{"id": row.id, "now_ms": conn.now_ms} for pairs in by_device.values() for row, _ in pairs]
-    conn.run_many(SQL.mark_delivered, delivered)
+    by_device: dict[int, list[Signal]] = {}
+    delivered: list[int] = []
+    held = held_by(conn, dispatcher)
+    for row, signal in zip(held, signals_of(conn, held), strict=True):
+        if isinstance(signal, Undeliverable):
+            outcome.add(give_up(conn, dispatcher, row, str(signal)))
+        else:
+            by_device.setdefault(row.device_id, []).append(signal)
+            delivered.append(row.id)
+    if delivered:
+        append(conn, by_device)
+        conn.run(SQL.mark_delivered, ids=_encode(delivered).decode(), now_ms=conn.now_ms)
     outcome.delivered = len(delivered)
     return outcome
 
@@ -150,12 +153,11 @@ def deliver_row(conn: Connection, dispatcher: str, row_id: int, append: Append) 
     row = next((row for row in held_by(conn, dispatcher) if row.id == row_id), None)
     if row is None:
         return Outcome()
-    try:
-        signal = signal_of(conn, row)
-    except Undeliverable as error:
-        return give_up(conn, dispatcher, row, str(error))
-    append(conn, row.device_id, [signal])
-    conn.run(SQL.mark_delivered, id=row.id, now_ms=conn.now_ms)
+    (signal,) = signals_of(conn, [row])
+    if isinstance(signal, Undeliverable):
+        return give_up(conn, dispatcher, row, str(signal))
+    append(conn, {row.device_id: [signal]})
+    conn.run(SQL.mark_delivered, ids=_encode([row.id]).decode(), now_ms=conn.now_ms)
     return Outcome(delivered=1)
 
 
@@ -230,15 +232,20 @@ def evict_delivered(conn: Connection, older_than_seconds: float, limit: int) -> 
     return conn.run(SQL.evict_delivered, before_ms=conn.now_ms - int(older_than_seconds * 1000), limit=limit)
 
 
-def signal_of(conn: Connection, row: HeldRow) -> Signal:
+def signals_of(conn: Connection, rows: Sequence[HeldRow]) -> list[Signal | Undeliverable]:
+    """The signal of each row, or why it can never be published."""
+    wanted = _encode(list({row.device_id for row in rows})).decode()
+    there = {device_id for (device_id,) in conn.values(SQL.devices_there, devices=wanted)} if rows else set()
+    return [_signal_of(row, is_there=row.device_id in there) for row in rows]
+
+
+def _signal_of(row: HeldRow, *, is_there: bool) -> Signal | Undeliverable:
     try:
         signal = msgspec.json.decode(row.payload, type=Signal)
         signal = checked_signal(signal.type, signal.ts_ms, signal.ref)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, RestanteError) as error:
-        raise Undeliverable(f"the payload is not a signal: {error}") from error
-    if conn.one(SQL.device_exists, device_id=row.device_id) is None:
-        raise Undeliverable(f"there is no device {row.device_id}")
-    return signal
+        return Undeliverable(f"the payload is not a signal: {error}")
+    return signal if is_there else Undeliverable(f"there is no device {row.device_id}")
 
 
 def give_up(conn: Connection, dispatcher: str, row: HeldRow, reason: str) -> Outcome:

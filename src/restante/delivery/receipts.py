@@ -18,7 +18,7 @@ import msgspec
 
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
-from restante.delivery.outbox import Append, HeldRow, Undeliverable, signal_of
+from restante.delivery.outbox import Append, HeldRow, Undeliverable, signals_of
 from restante.delivery.outside_outbox import ClaimedRow
 from restante.delivery.signals import Signal
 
@@ -44,23 +44,23 @@ def publish(conn: Connection, source: str, rows: list[ClaimedRow], lease_ends_ms
         raise LeaseOver
     outcome = Publishing()
     receipts = _receipts(conn, source, rows)
+    fingerprints = {row.id: _fingerprint(row) for row in rows}
+    outcome.known = [row.id for row in rows if receipts.get(row.id) == fingerprints[row.id]]
+    known = set(outcome.known)
+    new = [HeldRow(row.id, row.device_id, row.payload, row.attempts) for row in rows if row.id not in known]
     by_device: dict[int, list[Signal]] = {}
-    kept = []
-    for row in rows:
-        fingerprint = _fingerprint(row)
-        if receipts.get(row.id) == fingerprint:
-            outcome.known.append(row.id)
-            continue
-        try:
-            signal = signal_of(conn, HeldRow(row.id, row.device_id, row.payload, row.attempts))
-        except Undeliverable as error:
-            outcome.undeliverable[row.id] = str(error)
-            continue
-        by_device.setdefault(row.device_id, []).append(signal)
-        kept.append({"source": source, "row_id": row.id, "fingerprint": fingerprint, "now_ms": conn.now_ms})
-        outcome.published.append(row.id)
-    for device_id, signals in by_device.items():
-        append(conn, device_id, signals)
+    for row, signal in zip(new, signals_of(conn, new), strict=True):
+        if isinstance(signal, Undeliverable):
+            outcome.undeliverable[row.id] = str(signal)
+        else:
+            by_device.setdefault(row.device_id, []).append(signal)
+            outcome.published.append(row.id)
+    if by_device:
+        append(conn, by_device)
+    kept = [
+        {"source": source, "row_id": row_id, "fingerprint": fingerprints[row_id], "now_ms": conn.now_ms}
+        for row_id in outcome.published
+    ]
     conn.run_many(SQL.keep_receipt, kept)
     return outcome
 

@@ -4,7 +4,7 @@ settings ─▶ Node: database · identity · delivery · updates ─▶ applica
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -132,13 +132,13 @@ class Node:
         self.presence = Presence(self.database)
         self.poll = Poll(self.redis.reader, self.presence, poll_options(settings))
         self.redis.ring_for(self.poll)
-        self.dispatcher = Dispatcher(self.database, dispatcher_options(settings), self.append)
+        self.dispatcher = Dispatcher(self.database, dispatcher_options(settings), self.append_all)
         self.outside_outboxes = OutsideOutboxes(
             settings.outbox,
             self.database,
             dispatcher_options(settings),
             outside_outbox_pace(settings),
-            self.append,
+            self.append_all,
             settings.outbox_keep_delivered_days,
         )
         self.runner = Runner(self.dispatcher, own_outbox_pace(settings))
@@ -192,10 +192,13 @@ class Node:
     def append(self, conn: Connection, device_id: int, signals: list[Signal]) -> object:
         return signal_log.append(conn, device_id, signals, self.settings.log_keep_signals)
 
+    def append_all(self, conn: Connection, signals: Mapping[int, list[Signal]]) -> object:
+        return signal_log.append_all(conn, signals, self.settings.log_keep_signals)
+
     def emit(self, conn: Connection, device_id: int, signal: Signal) -> None:
         """How changes tell devices: through the outbox, or straight to the log where so configured."""
         if self.settings.direct_signals:
-            outbox.emit_directly(conn, device_id, signal, self.append)
+            outbox.emit_directly(conn, device_id, signal, self.append_all)
         else:
             outbox.enqueue(conn, device_id, signal)
 
