@@ -25,8 +25,8 @@ from restante.delivery.signals import Signal, checked_signal
 
 SQL = queries_beside(__file__)
 FAILURE_REASON_CHARACTERS_MAX = 255
-# How many of the oldest rows a claim looks at, where it has to be told.
-LOOKED_AT_BATCHES = 10
+# How many of the oldest rows a claim looks at, where it has to be told: so many batches, more where all those wait.
+LOOKED_AT_BATCHES = (3, 30)
 LOOKED_AT_MAX = 2**62
 OWN_SOURCE = "server"
 
@@ -105,7 +105,7 @@ def emit_directly(conn: Connection, device_id: int, signal: Signal, append: Appe
 def claim(conn: Connection, dispatcher: str, lease_seconds: float, batch: int) -> int:
     """Lease up to `batch` rows to a dispatcher; how many.
 
-    The oldest rows are looked at, and all others only if none of those can be claimed.
+    The oldest rows are looked at, and more only if none of those can be claimed.
     """
     # One dispatcher after another: rows that another is just claiming hold back the later ones of their devices.
     conn.lock("outbox", 0)
@@ -115,10 +115,11 @@ def claim(conn: Connection, dispatcher: str, lease_seconds: float, batch: int) -
         "lock_expires_at": conn.now_ms + int(lease_seconds * 1000),
         "batch": batch,
     }
-    claimed = conn.run(SQL.claim, **wanted, looked_at=LOOKED_AT_BATCHES * batch)
-    if not claimed and conn.one(SQL.is_more, looked_at=LOOKED_AT_BATCHES * batch) is not None:
-        claimed = conn.run(SQL.claim, **wanted, looked_at=LOOKED_AT_MAX)
-    return claimed
+    for batches in LOOKED_AT_BATCHES:
+        claimed = conn.run(SQL.claim, **wanted, looked_at=batches * batch)
+        if claimed or conn.one(SQL.is_more, looked_at=batches * batch) is None:
+            return claimed
+    return conn.run(SQL.claim, **wanted, looked_at=LOOKED_AT_MAX)
 
 
 def held_by(conn: Connection, dispatcher: str) -> list[HeldRow]:
