@@ -195,7 +195,7 @@ async def test_a_row_that_somebody_has_locked_is_asked_for_less_and_less_often(
     with closing(locking_place.connect()) as application, locking_place.opened() as source:
         send(locking_place, device, 1)
         application.cursor().execute("SELECT id FROM device_update_outbox FOR UPDATE")
-        passes = OutsideDispatcher(database, source, DispatcherOptions(), log.append)
+        passes = OutsideDispatcher(database, source, DispatcherOptions(), log.append_all)
         runner = Runner(passes, Pace(idle_seconds_max=1.0))
         waits = []
         for runner._looks in range(1, 7):

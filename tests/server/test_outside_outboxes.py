@@ -105,7 +105,7 @@ class Commits:
 @asynccontextmanager
 async def draining(database: Database, *places: Place, pace: Pace = BY_SIGNAL_ALONE) -> AsyncIterator[OutsideOutboxes]:
     addresses = [place.address for place in places]
-    with closing(OutsideOutboxes(addresses, database, DispatcherOptions(), pace, log.append, 7)) as outboxes:
+    with closing(OutsideOutboxes(addresses, database, DispatcherOptions(), pace, log.append_all, 7)) as outboxes:
         async with kept_running(list(outboxes.services()), SOON):
             yield outboxes
 
