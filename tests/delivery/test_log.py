@@ -189,8 +189,8 @@ def test_a_burst_of_one_type_and_time_is_moved_on_in_one_step(database: Database
     database.write_now(burst)
     database.write_now(burst)
     assert times(database, device) == [("x", 5 + n) for n in range(400)]
-    # The head, the times that are taken, the signals, and the head again; the first time a head is made.
-    assert asked == (6 + 4)
+    # The head, the signals, the times that are taken, what is moved, and the head again; the first time one is made.
+    assert asked == 7 + 5
 
 
 def test_signals_for_several_devices_are_published_by_as_many_statements_as_for_one(

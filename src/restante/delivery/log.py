@@ -143,9 +143,7 @@ def _insert(conn: Connection, rows: list[NewRow]) -> list[NewRow]:
     moved: dict[tuple[int, int], NewRow] = {}
     for device_id, own in to_move.items():
         times = free_times.give(conn, device_id, [(row.type, row.ts_ms) for row in own])
-        moved |= {
-            (device_id, row.n): row._replace(ts_ms=ts_ms) for row, ts_ms in zip(own, times, strict=True)
-        }
+        moved |= {(device_id, row.n): row._replace(ts_ms=ts_ms) for row, ts_ms in zip(own, times, strict=True)}
     if moved:
         conn.run_rows(SQL.append, list(moved.values()))
     return [moved.get((row.device_id, row.n), row) for row in rows]
