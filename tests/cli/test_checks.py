@@ -15,6 +15,7 @@ from restante.delivery.signals import Signal
 from restante.identity import signing_keys
 from restante.identity.master_key import MasterKey, MasterKeySource
 from restante.server.data_folder import DataFolder
+from restante.server.setting_kinds import DatabaseAddress
 from restante.server.settings import Settings
 from tests.conftest import ManualClock
 from tests.events import bank
@@ -127,6 +128,11 @@ def test_whether_a_server_runs(folder: DataFolder) -> None:
     assert found(folder, "server").what == "not running"
     with folder.lock():
         assert found(folder, "server").what == f"running as process {os.getpid()}"
+
+
+def test_of_a_shared_database_no_folder_tells_whether_a_server_runs(folder: DataFolder, postgres_url: str) -> None:
+    shared = Settings(data=folder.path, database=DatabaseAddress(postgres_url))
+    assert "server" not in {finding.subject for finding in checks.look(shared)}
 
 
 def test_a_database_not_made_yet(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from restante.cli.serve import started_as, startup_message
 from restante.server.data_folder import DataFolder
-from restante.server.setting_kinds import Address
+from restante.server.setting_kinds import Address, DatabaseAddress
 from restante.server.settings import Settings
 from tests.cli.conftest import Restante
 
@@ -32,6 +32,13 @@ def test_the_command_names_the_folder_where_it_is_not_the_default() -> None:
     assert startup_message(settings, has_users=False, started_as="restante").endswith(
         "    restante user add you@example.com --role admin --data 'my data'"
     )
+
+
+def test_the_command_names_the_database_without_its_password() -> None:
+    settings = Settings(database=DatabaseAddress("postgresql://me:opensesame@db/restante"))
+    message = startup_message(settings, has_users=False, started_as="restante")
+    assert message.endswith("    restante user add you@example.com --role admin --database URL")
+    assert "opensesame" not in message
 
 
 def test_the_program_is_named_as_it_can_be_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,8 @@ class Finding(NamedTuple):
 
 def look(settings: Settings) -> Iterator[Finding]:
     folder = DataFolder(settings.data)
-    yield _lock(folder)
+    if settings.database is None:
+        yield _lock(folder)
     yield _disk(folder)
     if not folder.path.is_dir():
         yield Finding("data folder", State.warning, f"{folder.path} is not there", "it is made by `restante serve`")

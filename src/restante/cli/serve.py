@@ -50,9 +50,11 @@ def startup_message(settings: Settings, *, has_users: bool, started_as: str) -> 
     ]
     if not has_users:
         data = "" if settings.data == DECLARED["data"].default else f" --data {shlex.quote(str(settings.data))}"
+        # Not as it is: a password may be in it.
+        database = " --database URL" if settings.database else ""
         lines += [
             "There is no user yet. Make the first one with:",
-            f"    {started_as} user add you@example.com --role admin{data}",
+            f"    {started_as} user add you@example.com --role admin{data}{database}",
         ]
     return "\n".join(lines)
 
