@@ -65,7 +65,7 @@ class Campaign:
     def run_with_kills(self) -> Report:
         """The honest server, killed from outside."""
         with self._under_load() as threads:
-            back_seconds = kill_again_and_again(self.server, self.plan, self._random, self._first_good_poll)
+            back_seconds = kill_again_and_again([self.server], self.plan, self._random, self._first_good_poll)
             self._finish_load(threads)
         return self._report(self.plan.kills, back_seconds)
 
@@ -113,7 +113,7 @@ class Campaign:
         client = Client(self.server.port, device.token)
         return Reader(client, device, self.ledger, self._finish, wait=2 * (number % 2), limit=3 if number % 3 else 100)
 
-    def _first_good_poll(self) -> None:
+    def _first_good_poll(self, _server: ServerProcess) -> None:
         client = Client(self.server.port, self.devices[0].handle.token)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:

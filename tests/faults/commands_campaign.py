@@ -1,4 +1,4 @@
-"""A campaign of the command fault test: collectors and operators at a server that is killed again and again.
+"""A campaign of the command fault test: collectors and operators at servers that are killed again and again.
 
 Half of the collectors share a site, the others have one each; some are processes, which are stopped past their leases.
 At the end everybody behaves, until no command is active; then the server's own view is read and the trail verified.
@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from restante.cli.opening import opened_in
 from restante.identity import api_keys
 from restante.identity.callers import Role
-from restante.server.data_folder import DataFolder
 from tests.faults.client import Client, Unanswered
 from tests.faults.commands_checker import Verdict, check
 from tests.faults.commands_collector import COMMANDS, LEASE_SECONDS, Collector
@@ -26,7 +24,9 @@ from tests.faults.commands_records import Kept, Record, Row
 from tests.faults.commands_site import ADMIN, CollectorHandle, add_collector, add_miner, add_site
 from tests.faults.commands_stopping import CollectorProcess, Stopper
 from tests.faults.lives import kill_again_and_again, let_end_itself
-from tests.faults.server_process import PATIENCE_SECONDS, ServerProcess, prepare, run_command
+from tests.faults.nodes_client import client_of
+from tests.faults.places import Alone, Place
+from tests.faults.server_process import PATIENCE_SECONDS, ServerProcess
 
 DRAIN_SECONDS = 20.0
 ACTIVE = ("pending_approval", "pending", "dispatched", "running")
@@ -69,10 +69,9 @@ class Report:
 
 
 class CommandsCampaign:
-    def __init__(self, folder: Path, plan: Plan) -> None:
+    def __init__(self, folder: Path, plan: Plan, place: Place | None = None) -> None:
         self.plan = plan
-        self.prepared = prepare(folder / "data")
-        self.server = ServerProcess(self.prepared.data, *FLAGS)
+        self.place = place or Alone(folder, *FLAGS)
         self._folder = folder
         self._random = random.Random(plan.seed)
         self._stop = threading.Event()
@@ -87,23 +86,22 @@ class CommandsCampaign:
     def run_with_kills(self) -> Report:
         """The honest server, killed from outside."""
         with self._under_load() as load:
-            back_seconds = kill_again_and_again(self.server, self.plan, self._random, self._first_good_poll)
+            back_seconds = kill_again_and_again(self.place.nodes, self.plan, self._random, self._first_good_poll)
             return self._report(load, back_seconds)
 
     def run_with_suicides(self, dying: tuple[str, ...], living: tuple[str, ...]) -> Report:
         """A sabotaged server, which ends itself as often as planned."""
         if not self.plan.kills:
             # It lives from the start; one that dies may not even be able to start on an empty folder.
-            self.server.command = living
+            self.place.nodes[0].command = living
         with self._under_load() as load:
-            let_end_itself(self.server, self.plan, dying, living)
+            let_end_itself(self.place.nodes[0], self.plan, dying, living)
             return self._report(load, [])
 
     @contextmanager
     def _under_load(self) -> Iterator["Load"]:
-        self.server.start()
         try:
-            self.server.wait_until_ready()
+            self.place.start()
             self._settle_sites()
             load = Load(self._collectors, self._processes, *self._operators(), self._stop, self.plan.seed)
             load.start()
@@ -114,10 +112,10 @@ class CommandsCampaign:
                 collector.finish.set()
             for process in self._processes:
                 process.end()
-            self.server.end()
+            self.place.end()
 
     def _settle_sites(self) -> None:
-        operator = Client(self.server.port, self.prepared.key)
+        operator = self._client(self.place.prepared.key)
         shared = self._add_site(operator, "shared")
         for number in range(self.plan.sharing):
             self._hire(add_collector(operator, shared, f"sharing {number}"), number < self.plan.processes)
@@ -133,26 +131,28 @@ class CommandsCampaign:
         return site_id
 
     def _hire(self, handle: CollectorHandle, is_process: bool) -> None:
-        port, seed = self.server.port, self.plan.seed * 1000 + handle.id
+        ports, seed = self.place.ports, self.plan.seed * 1000 + handle.id
         if is_process:
-            self._processes.append(CollectorProcess(self._folder, port, handle, seed))
+            self._processes.append(CollectorProcess(self._folder, ports, handle, seed))
         else:
-            self._collectors.append(Collector(port, handle.id, handle.token, seed, self._noted.append))
+            self._collectors.append(Collector(ports, handle.id, handle.token, seed, self._noted.append))
 
     def _operators(self) -> tuple[Maker, Decider]:
         """Two of them: nobody approves their own commands."""
-        with opened_in(DataFolder(self.prepared.data)) as database:
+        with self.place.opened() as database:
             _, key = database.write_now(api_keys.create, "decider", Role.admin)
         recent: Recent = Recent()
-        maker = Client(self.server.port, self.prepared.key)
-        decider = Client(self.server.port, key)
+        maker, decider = self._client(self.place.prepared.key), self._client(key, seed=1)
         return (
             Maker(maker, self._miners, recent, self._noted.append, self._stop),
             Decider(decider, recent, self._noted.append, self._stop),
         )
 
-    def _first_good_poll(self) -> None:
-        client = Client(self.server.port, self._watcher)
+    def _client(self, bearer: str, seed: int = 0) -> Client:
+        return client_of(self.place.ports, bearer, seed)
+
+    def _first_good_poll(self, server: ServerProcess) -> None:
+        client = Client(server.port, self._watcher)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             try:
@@ -163,13 +163,13 @@ class CommandsCampaign:
         client.close()
 
     def _report(self, load: "Load", back_seconds: list[float]) -> Report:
-        operator = Client(self.server.port, self.prepared.key)
+        operator = self._client(self.place.prepared.key)
         load.calm_down()
         self._wait_until_drained(operator)
         self._noted += load.finish()
         kept = commands_kept(operator)
         operator.close()
-        verified = run_command(self.prepared.data, "audit", "verify")
+        verified = self.place.run("audit", "verify")
         complaint = None if verified.code == 0 else verified.output + verified.complaint
         records = [each for each in self._noted if not isinstance(each, str)]
         surprises = [each for each in self._noted if isinstance(each, str)]

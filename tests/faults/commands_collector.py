@@ -1,6 +1,6 @@
 """A collector of the command fault test: polls, works, acknowledges, and does all that a collector should not do.
 
-    python -m tests.faults.commands_collector PORT DEVICE TOKEN SEED
+    python -m tests.faults.commands_collector PORT,PORT DEVICE TOKEN SEED
 
 As a process of its own, so that it can be stopped with SIGSTOP while it holds commands, it writes what it saw as JSON
 lines, turns well-behaved at a first line on its input and ends at the end of it. In a thread it is the same collector.
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from tests.faults.client import Client, Reply, Unanswered
 from tests.faults.commands_records import Acked, Handed
+from tests.faults.nodes_client import client_of
 
 COMMANDS = "/api/edge/v1/commands"
 LEASE_SECONDS = 1
@@ -43,10 +44,10 @@ class Held(NamedTuple):
 class Collector:
     """What it notes as text is an answer that no healthy server gives."""
 
-    def __init__(self, port: int, device: int, token: str, seed: int, note: Note) -> None:
+    def __init__(self, ports: list[int], device: int, token: str, seed: int, note: Note) -> None:
         self.device = device
         self.calm, self.finish = threading.Event(), threading.Event()
-        self._clients = [Client(port, token) for _ in range(ACKS_AT_ONCE)]
+        self._clients = [client_of(ports, token, seed + number) for number in range(ACKS_AT_ONCE)]
         self._note = note
         self._random = random.Random(seed)
         # Held once and never acknowledged: told of when the same command comes again, under its old lease.
@@ -163,7 +164,7 @@ def obey(collector: Collector) -> None:
 
 
 if __name__ == "__main__":
-    port, device, token, seed = sys.argv[1:]
-    told = Collector(int(port), int(device), token, int(seed), write_line)
+    ports, device, token, seed = sys.argv[1:]
+    told = Collector([int(port) for port in ports.split(",")], int(device), token, int(seed), write_line)
     threading.Thread(target=obey, args=(told,), daemon=True).start()
     told.run()

@@ -14,12 +14,12 @@ from tests.faults.server_process import PATIENCE_SECONDS, REPOSITORY, environmen
 
 
 class CollectorProcess:
-    def __init__(self, folder: Path, port: int, handle: CollectorHandle, seed: int) -> None:
+    def __init__(self, folder: Path, ports: list[int], handle: CollectorHandle, seed: int) -> None:
         self._output = folder / f"collector-{handle.id}.jsonl"
         command = [sys.executable, "-m", "tests.faults.commands_collector"]
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
-                [*command, str(port), str(handle.id), handle.token, str(seed)],
+                [*command, ",".join(map(str, ports)), str(handle.id), handle.token, str(seed)],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 cwd=REPOSITORY,

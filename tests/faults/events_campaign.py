@@ -1,4 +1,4 @@
-"""A campaign of the event fault test: clients that poll at a server that is killed again and again.
+"""A campaign of the event fault test: clients that poll at servers that are killed again and again.
 
 Events are put into the inboxes beside the server, by a process of its own as a command would do it: signed, in a
 transaction each. At the end everybody acknowledges all they get, until nothing is left; then the inboxes are read.
@@ -13,11 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from restante.cli.opening import opened_in
 from restante.database.database import Database
 from restante.database.errors import DatabaseUnavailable
 from restante.database.queries import Query
-from restante.server.data_folder import DataFolder
 from tests.events import bank
 from tests.events.bank import Customer
 from tests.faults.client import Client, Unanswered
@@ -25,7 +23,8 @@ from tests.faults.events_checker import Verdict, check
 from tests.faults.events_client import EventClient
 from tests.faults.events_records import Kept, Published, Record
 from tests.faults.lives import kill_again_and_again, let_end_itself
-from tests.faults.server_process import PATIENCE_SECONDS, ServerProcess, prepare
+from tests.faults.places import Alone, Place
+from tests.faults.server_process import PATIENCE_SECONDS, ServerProcess
 
 DRAIN_SECONDS = 20.0
 FLAGS = ("--events-poll-rate-per-second", "100000", "--events-poll-burst", "1000000", "--log-level", "warning")
@@ -47,6 +46,8 @@ class Plan:
     clients: int = 20
     life_seconds: tuple[float, float] = (0.1, 0.6)
     early_share: float = 0.15
+    # How many events are published in one transaction: one of these.
+    at_once: tuple[int, ...] = (1, 1, 3)
 
 
 @dataclass(slots=True)
@@ -63,10 +64,9 @@ class Report:
 
 
 class EventsCampaign:
-    def __init__(self, folder: Path, plan: Plan) -> None:
+    def __init__(self, folder: Path, plan: Plan, place: Place | None = None) -> None:
         self.plan = plan
-        self.prepared = prepare(folder / "data")
-        self.server = ServerProcess(self.prepared.data, *FLAGS)
+        self.place = place or Alone(folder, *FLAGS)
         self._random = random.Random(plan.seed)
         # Appended to by many threads, which needs no lock.
         self._noted: list[Record | str] = []
@@ -76,46 +76,45 @@ class EventsCampaign:
     def run_with_kills(self) -> Report:
         """The honest server, killed from outside."""
         with self._under_load():
-            back_seconds = kill_again_and_again(self.server, self.plan, self._random, self._first_good_poll)
+            back_seconds = kill_again_and_again(self.place.nodes, self.plan, self._random, self._first_good_poll)
             return self._report(back_seconds)
 
     def run_with_suicides(self, dying: tuple[str, ...], living: tuple[str, ...]) -> Report:
         """A sabotaged server, which ends itself as often as planned."""
         if not self.plan.kills:
-            self.server.command = living
+            self.place.nodes[0].command = living
         with self._under_load():
-            let_end_itself(self.server, self.plan, dying, living)
+            let_end_itself(self.place.nodes[0], self.plan, dying, living)
             return self._report([])
 
     @contextmanager
     def _under_load(self) -> Iterator[None]:
-        with opened_in(DataFolder(self.prepared.data)) as database:
+        with self.place.opened() as database:
             customers = [database.write_now(bank.add_client) for _ in range(self.plan.clients + 1)]
             *polling, self._watcher = customers
-            self.server.start()
             try:
-                self.server.wait_until_ready()
+                self.place.start()
                 self._start(database, polling)
                 yield
             finally:
                 self._stop.set()
                 for client in self._clients:
                     client.finish.set()
-                self.server.end()
+                self.place.end()
 
     def _start(self, database: Database, customers: list[Customer]) -> None:
         self._database = database
-        self._publisher = Publisher(database, customers, self._stop, self.plan.seed, self._noted)
+        self._publisher = Publisher(database, customers, self._stop, self.plan, self._noted)
         seeds = seeds_from(self.plan.seed)
         self._clients = [
-            EventClient(self.server.port, each.id, each.token, next(seeds), self._noted.append) for each in customers
+            EventClient(self.place.ports, each.id, each.token, next(seeds), self._noted.append) for each in customers
         ]
         self._threads = [threading.Thread(target=client.run, daemon=True) for client in self._clients]
         for thread in (self._publisher, *self._threads):
             thread.start()
 
-    def _first_good_poll(self) -> None:
-        client = Client(self.server.port, self._watcher.token)
+    def _first_good_poll(self, server: ServerProcess) -> None:
+        client = Client(server.port, self._watcher.token)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             try:
@@ -157,20 +156,21 @@ class Publisher(threading.Thread):
         database: Database,
         customers: list[Customer],
         stop: threading.Event,
-        seed: int,
+        plan: Plan,
         noted: list[Record | str],
     ) -> None:
         super().__init__(name="publisher", daemon=True)
         self._database = database
         self._customers = customers
         self._stopped = stop
-        self._random = random.Random(seed)
+        self._random = random.Random(plan.seed)
+        self._at_once = plan.at_once
         self._noted = noted
 
     def run(self) -> None:
         while not self._stopped.wait(0.002):
             customer = self._random.choice(self._customers)
-            jtis = [uuid.uuid4().hex for _ in range(self._random.choice([1, 1, 3]))]
+            jtis = [uuid.uuid4().hex for _ in range(self._random.choice(self._at_once))]
             try:
                 self._database.write_now(bank.put_ready, customer.id, *jtis)
             except DatabaseUnavailable as error:

@@ -4,8 +4,9 @@ import random
 import threading
 from collections.abc import Callable
 
-from tests.faults.client import Client, Unanswered
+from tests.faults.client import Unanswered
 from tests.faults.events_records import Got, Record, Said
+from tests.faults.nodes_client import client_of
 
 ERROR = {"err": "jwtIss", "description": "for the sake of the test"}
 
@@ -15,10 +16,10 @@ Note = Callable[[Record | str], None]
 class EventClient:
     """What it notes as text is an answer that no healthy server gives."""
 
-    def __init__(self, port: int, client: int, token: str, seed: int, note: Note) -> None:
+    def __init__(self, ports: list[int], client: int, token: str, seed: int, note: Note) -> None:
         self.client = client
         self.calm, self.finish = threading.Event(), threading.Event()
-        self._connection = Client(port, token)
+        self._connection = client_of(ports, token, seed)
         self._note = note
         self._random = random.Random(seed)
         self._n = 0

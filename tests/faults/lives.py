@@ -23,19 +23,25 @@ class Rhythm(Protocol):
 
 
 def kill_again_and_again(
-    server: ServerProcess, rhythm: Rhythm, chance: random.Random, first_good_poll: Callable[[], None]
+    servers: list[ServerProcess],
+    rhythm: Rhythm,
+    chance: random.Random,
+    first_good_poll: Callable[[ServerProcess], None],
 ) -> list[float]:
-    """Kill the server as often as planned; how long it took each time until it served again. It is ready after that."""
+    """Kill them in turn, as often as planned; how long it took each time until the killed one served again. All are
+    ready after that."""
     back_seconds = []
-    for _ in range(rhythm.kills):
+    for number in range(rhythm.kills):
+        server = servers[number % len(servers)]
         time.sleep(chance.uniform(*rhythm.life_seconds))
         server.kill()
         killed_at = time.monotonic()
         server.start()
         if chance.random() >= rhythm.early_share:
-            first_good_poll()
+            first_good_poll(server)
             back_seconds.append(time.monotonic() - killed_at)
-    server.wait_until_ready()
+    for server in servers:
+        server.wait_until_ready()
     return back_seconds
 
 

@@ -1,19 +1,24 @@
 """The server is killed with SIGKILL again and again while collectors work; each command has one holder at a time, what
-was acknowledged stays so, and what came too late is refused and recorded.
+was acknowledged stays so, and what came too late is refused and recorded. So it is with two nodes on one PostgreSQL,
+killed in turn; how often is set by RESTANTE_FAULT_KILLS, as `make test` has time for a few.
 
 And the checker that says so is itself put to the test: on builds with a fault in them it must find the fault.
 """
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.faults.commands_campaign import CommandsCampaign, Plan, Report
+from tests.faults.commands_campaign import FLAGS, CommandsCampaign, Plan, Report
+from tests.faults.nodes_cluster import cluster
+from tests.faults.places import TwoNodes
 
 pytestmark = pytest.mark.slow
 
 KILLS = 20
+NODE_KILLS = int(os.environ.get("RESTANTE_FAULT_KILLS", "4"))
 BACK_WITHIN_SECONDS = 15.0
 
 
@@ -26,6 +31,24 @@ def test_kills_leave_one_holder_and_every_ack(tmp_path: Path, capsys: pytest.Cap
     assert report.kills >= 20
     assert_it_was_a_trial(report)
     assert max(report.back_seconds) < BACK_WITHIN_SECONDS
+
+
+def test_kills_of_two_nodes_in_turn_leave_one_holder_and_every_ack(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with cluster(tmp_path) as nodes:
+        plan = Plan(seed=3, kills=NODE_KILLS)
+        report = CommandsCampaign(tmp_path, plan, TwoNodes(nodes, *FLAGS)).run_with_kills()
+    with capsys.disabled():
+        sys.stdout.write(f"\nTwo nodes: {report}\n")
+    assert report.surprises == []
+    assert report.verdict.violations == []
+    assert max(report.back_seconds) < BACK_WITHIN_SECONDS
+    if NODE_KILLS >= KILLS:
+        assert_it_was_a_trial(report)
+    assert report.verdict.made > 100
+    assert report.verdict.acks["taken"] > 50
+    assert report.verdict.acks["unanswered"] > 0
 
 
 def assert_it_was_a_trial(report: Report) -> None:

@@ -1,19 +1,24 @@
 """The server is killed with SIGKILL again and again while clients poll and acknowledge: what was acknowledged never
-comes back, what was not always does, with the same bytes, and nothing is lost.
+comes back, what was not always does, with the same bytes, and nothing is lost. So it is with two nodes on one
+PostgreSQL, killed in turn; how often is set by RESTANTE_FAULT_KILLS, as `make test` has time for a few.
 
 And the checker that says so is itself put to the test: on builds with a fault in them it must find the fault.
 """
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.faults.events_campaign import EventsCampaign, Plan, Report
+from tests.faults.events_campaign import FLAGS, EventsCampaign, Plan, Report
+from tests.faults.nodes_cluster import cluster
+from tests.faults.places import TwoNodes
 
 pytestmark = pytest.mark.slow
 
 KILLS = 20
+NODE_KILLS = int(os.environ.get("RESTANTE_FAULT_KILLS", "4"))
 BACK_WITHIN_SECONDS = 15.0
 
 
@@ -25,6 +30,24 @@ def test_kills_leave_every_event_and_every_acknowledgement(tmp_path: Path, capsy
     assert report.verdict.violations == []
     assert_it_was_a_trial(report)
     assert max(report.back_seconds) < BACK_WITHIN_SECONDS
+
+
+def test_kills_of_two_nodes_in_turn_leave_every_event_and_every_acknowledgement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with cluster(tmp_path) as nodes:
+        # More at once, as a commit takes longer there: clients are to have something to say whenever a node dies.
+        plan = Plan(seed=3, kills=NODE_KILLS, at_once=(5, 10, 20))
+        report = EventsCampaign(tmp_path, plan, TwoNodes(nodes, *FLAGS)).run_with_kills()
+    with capsys.disabled():
+        sys.stdout.write(f"\nTwo nodes: {report}\n")
+    assert report.surprises == []
+    assert report.verdict.violations == []
+    assert max(report.back_seconds) < BACK_WITHIN_SECONDS
+    if NODE_KILLS >= KILLS:
+        assert_it_was_a_trial(report)
+    assert report.verdict.published > 100
+    assert report.verdict.acknowledged > 50
 
 
 def assert_it_was_a_trial(report: Report) -> None:
