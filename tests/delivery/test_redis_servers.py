@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from redis.crc import key_slot
+from structlog.testing import capture_logs
 
 from restante.delivery.redis_address import parse_redis_url
 from restante.delivery.redis_connection import RedisRefused
@@ -45,6 +46,20 @@ async def test_changes_of_streams_ring_and_of_nothing_else(empty_redis: RedisSer
         assert heard.rings == [2]
         empty_redis.ask("FLUSHALL")
         await until(lambda: None in heard.rings)
+
+
+async def test_who_stops_does_not_call_redis_away(redis_alone: RedisServer) -> None:
+    with capture_logs() as lines:
+        async with running(redis_alone.url) as (servers, _heard):
+            await until(lambda: servers.is_up)
+    assert [line["log_level"] for line in lines] == ["info"]
+    with capture_logs() as lines:
+        async with running(redis_alone.url) as (servers, _heard):
+            await until(lambda: servers.is_up)
+            redis_alone.kill()
+            await until(lambda: not servers.is_up)
+    assert "warning" in [line["log_level"] for line in lines]
+    redis_alone.start()
 
 
 async def test_it_comes_up_again_after_a_restart_and_each_time_says_so(redis_alone: RedisServer) -> None:

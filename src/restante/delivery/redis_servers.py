@@ -143,7 +143,9 @@ class RedisServers:
         for master in masters.values():
             master.close()
         if was_up:
-            log.warning("redis is away, polls are answered from the database", problem=self.problem)
+            if self.problem is not None:
+                # Not if it is us who leave.
+                log.warning("redis is away, polls are answered from the database", problem=self.problem)
             self.on_interruption()
 
     async def _watch(self) -> None:
