@@ -5,7 +5,6 @@ The clock is the database's own, and nothing is arranged: whoever comes first co
 
 import asyncio
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -35,6 +34,7 @@ from restante.identity.refresh_key import RefreshKey
 from restante.identity.refresh_tokens import Exchange
 from tests.commands.field import ACTOR, Field
 from tests.delivery.rows import add_device, signal
+from tests.faults.waiting import until_waiting_or_over
 
 PENDING_ROWS = 30_000
 SOON = 60.0
@@ -113,13 +113,6 @@ def test_a_window_is_counted_by_one_after_the_other(nodes: list[Database], postg
     assert found == [0]
     first.close()
     second.close()
-
-
-def until_waiting_or_over(conn: Connection, thread: threading.Thread) -> None:
-    waiting = Query("waiting", "SELECT 1 FROM pg_locks WHERE NOT granted")
-    end = time.monotonic() + SOON
-    while thread.is_alive() and not conn.all(waiting):
-        assert time.monotonic() < end
 
 
 async def test_of_many_commands_with_one_dedupe_key_there_is_one(fields: list[Field]) -> None:

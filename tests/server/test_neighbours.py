@@ -1,6 +1,5 @@
 """Several nodes in one process, on one real PostgreSQL: what one commits, whom it concerns on the others hears."""
 
-import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,29 +22,11 @@ from restante.server.roles import EVERY_ROLE, RoleNames
 from restante.updates import rollout
 from restante.web.answer import Answer
 from tests.commands.field import Field, Hired
+from tests.server.nodes import Nodes
 from tests.server.serving import Served
 from tests.services.postgres import PostgresServer
 
-ONLY_API = RoleNames(["api"])
 FAR_FUTURE = 2e10
-
-
-class Nodes:
-    def __init__(self, folder: Path, url: str) -> None:
-        self._folder = folder
-        self._url = url
-        self._closing = contextlib.ExitStack()
-
-    def start(self, roles: RoleNames = ONLY_API) -> Served:
-        served = Served(self._folder, engine=PostgresEngine(self._url, writers=2), roles=roles)
-        self._closing.callback(served.close)
-        neighbours = served.node.neighbours
-        assert neighbours is not None
-        served.until(lambda: neighbours.is_in_touch)
-        return served
-
-    def close(self) -> None:
-        self._closing.close()
 
 
 @pytest.fixture

@@ -89,6 +89,7 @@ def signing(conn: Connection, alg: str) -> SealedEventKey | None:
 
 def store_first(conn: Connection, key: NewKey) -> SealedEventKey:
     """Store the key, to sign at once, unless there is one that does; the one that signs."""
+    _take_turn(conn)
     found = signing(conn, key.alg)
     if found is not None:
         return found
@@ -98,6 +99,7 @@ def store_first(conn: Connection, key: NewKey) -> SealedEventKey:
 
 def rotate(conn: Connection, key: NewKey, lead_seconds: int, overlap_seconds: int, actor: str) -> int:
     """Publish the key now, and let it sign after the lead; when that will be. The first one signs at once."""
+    _take_turn(conn)
     is_first = signing(conn, key.alg) is None
     signs_from = conn.now_ms + (0 if is_first else lead_seconds * 1000)
     conn.run(SQL.retire, alg=key.alg, published_until=signs_from + overlap_seconds * 1000)
@@ -114,6 +116,7 @@ def due_algorithms(conn: Connection, rotation_days: int) -> list[str]:
 
 def rotate_if_due(conn: Connection, key: NewKey, rotation_days: int, lead_seconds: int, overlap_seconds: int) -> bool:
     """As `rotate`, unless another process was faster."""
+    _take_turn(conn)
     if key.alg not in due_algorithms(conn, rotation_days):
         return False
     rotate(conn, key, lead_seconds, overlap_seconds, "system")
@@ -125,6 +128,7 @@ def withdraw(conn: Connection, kid: str, successor: NewKey, actor: str) -> int:
 
     The successor is stored only if no other key of the algorithm signs. One that waits for its time waits no longer.
     """
+    _take_turn(conn)
     row = conn.one(SQL.key_for_update, kid=kid)
     if row is None:
         raise NotFound(f"there is no event signing key {kid}")
@@ -186,6 +190,11 @@ def _status(conn: Connection, kid: str, alg: str, signs_from: int, withdrawn_at:
         return "coming"
     newest = signing(conn, alg)
     return "signing" if newest is not None and newest.kid == kid else "retired"
+
+
+def _take_turn(conn: Connection) -> None:
+    """Whoever decides which key signs does so after the others have: several nodes may find at once that one is due."""
+    conn.lock("event keys", 0)
 
 
 def _insert(conn: Connection, key: NewKey, signs_from: int) -> None:

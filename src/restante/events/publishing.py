@@ -22,6 +22,10 @@ from restante.events.inbox import OPEN_BANKING, SHARED_SIGNALS, NewEvent
 from restante.events.recipients import Recipient
 
 
+# Names to take turns under, for all clients together: as many as a transaction can hold at once, and to spare.
+TURNS = 32
+
+
 class EventsToSign(NamedTuple):
     """Announced by a commit that left something to be signed: so many new rows."""
 
@@ -76,7 +80,11 @@ def publish(conn: Connection, wish: EventWish, by: Publisher | None = None) -> l
 
 
 def queue(conn: Connection, event: Event, found: list[Recipient]) -> list[str]:
-    """Leave the event for exactly these, whatever they asked for."""
+    """Leave the event for exactly these, whatever they asked for.
+
+    A client's events are numbered in the order of the commits: others for the same clients wait for this one.
+    """
+    conn.lock("inbox", *(recipient.client % TURNS for recipient in found))
     rows = [row for recipient in found for row in _rows(event, recipient, conn.now_ms // 1000)]
     for row in rows:
         inbox.put(conn, row)
