@@ -21,7 +21,6 @@ from restante.events.claims import Addressed, Event, checked_event, open_banking
 from restante.events.inbox import OPEN_BANKING, SHARED_SIGNALS, NewEvent
 from restante.events.recipients import Recipient
 
-
 # Names to take turns under, for all clients together: as many as a transaction can hold at once, and to spare.
 TURNS = 32
 
