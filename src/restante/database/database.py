@@ -37,16 +37,18 @@ def _resolve(answered: "Future[Result] | asyncio.Future[Result]", outcome: Resul
 
 
 def _connected(engine: Engine) -> list[EngineConnection]:
-    """As many connections to write on as the engine has writers; all or none."""
-    conns: list[EngineConnection] = []
-    try:
-        for _ in range(engine.writers):
-            conns.append(engine.connect(writable=True))
-    except BaseException:
-        for conn in conns:
-            conn.close()
-        raise
-    return conns
+    """As many connections to write on as the engine has writers; all or none.
+
+    Made at the same time: a server that is far away or busy lets each of them wait, and a start waits for all."""
+    with ThreadPoolExecutor(engine.writers, thread_name_prefix="restante-connecting") as threads:
+        made = [threads.submit(engine.connect, writable=True) for _ in range(engine.writers)]
+    failed = [error for each in made if (error := each.exception()) is not None]
+    if failed:
+        for each in made:
+            if each.exception() is None:
+                each.result().close()
+        raise failed[0]
+    return [each.result() for each in made]
 
 
 class Database:
