@@ -199,7 +199,7 @@ class PostgresConnection:
             return
         if self._is_patient or (not self._locked and self._changes == self._changes_at_begin):
             # Not waited for: what is sent behind it is done when it is held.
-            held = self._send(_LOCK, [wanted])
+            held = self._send(_LOCK, [_list_of(wanted)])
             if self._moment is None:
                 self._moment = held
         elif len(self._locked) + len(wanted) > LOCKS_MAX or not self._try_lock(wanted):
@@ -207,7 +207,7 @@ class PostgresConnection:
         self._locked.update(wanted)
 
     def _try_lock(self, wanted: Sequence[int]) -> bool:
-        return all(is_held for (is_held,) in self._tuples(self._send(_TRY_LOCK, [wanted])))
+        return all(is_held for (is_held,) in self._tuples(self._send(_TRY_LOCK, [_list_of(wanted)])))
 
     # What follows is for whoever opens the transaction, not for domain code.
 
@@ -357,6 +357,11 @@ class PostgresEngine:
 
     def channel(self) -> Channel | None:
         return PostgresChannel(self._parameters)
+
+
+def _list_of(numbers: Sequence[int]) -> str:
+    """As the server reads a list; the driver takes longer to write one."""
+    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _holds_nul(values: Sequence[Any]) -> bool:

@@ -112,6 +112,7 @@ class Session:
         self.encoding = driver.info.parameter_status("server_encoding")
         self._wire = driver.pgconn
         self._socket = select.poll()
+        self._transformer: TransformerOfDriver = Transformer(driver)
         self._names: dict[_Key, bytes] = {}
         self._made = 0
         self._waited_for: deque[Answer | None] = deque()
@@ -130,7 +131,7 @@ class Session:
         driver = self._driver
         if driver.closed:
             return True
-        if not select.select([driver], [], [], 0)[0]:
+        if not self._ready(select.POLLIN, wait_ms=0):
             return False
         try:
             driver.execute("SELECT 1")
@@ -207,13 +208,12 @@ class Session:
         with suppress(psycopg.Error):
             self._driver.close()
 
-    def _loading(self, result: PGresult) -> "TransformerOfDriver":
-        transformer = Transformer(self._driver)
-        transformer.set_pgresult(result)
-        return transformer
+    def _loading(self, result: PGresult) -> TransformerOfDriver:
+        self._transformer.set_pgresult(result)
+        return self._transformer
 
     def _send(self, text: str, values: Sequence[Any], answer: Answer) -> None:
-        transformer = Transformer(self._driver)
+        transformer = self._transformer
         sent = transformer.dump_sequence(values, [PyFormat.AUTO] * len(values))
         key = (text, transformer.types or ())
         name = self._names.get(key)
@@ -242,40 +242,38 @@ class Session:
         self._wire.pipeline_sync()
         self._waited_for.append(None)
         self._flush()
-        error: psycopg.Error | None = None
-        while self._waited_for:
-            answer, failure = self._next()
-            error = error or failure
-            if answer is not None and (answer.result is None):
-                answer.failed()
+        try:
+            error = self._collect()
+        finally:
+            self._waited_for.clear()
+        if self._wire.status == ConnStatus.BAD:
+            raise psycopg.OperationalError(self._wire.get_error_message() or "the connection was lost")
         if error is not None:
             raise error
 
-    def _next(self) -> tuple[Answer | None, psycopg.Error | None]:
-        """The next that was waited for, with its result, if it has one; or with its error."""
-        answer, error = self._waited_for.popleft(), None
-        while (result := self._result()) is not None:
-            if result.status == ExecStatus.PIPELINE_SYNC:
-                break
-            if result.status == ExecStatus.FATAL_ERROR:
-                error = error_from_result(result, encoding="utf-8")
-            elif answer is not None and result.status != ExecStatus.PIPELINE_ABORTED:
-                answer.result = result
-        return answer, error
+    def _collect(self) -> psycopg.Error | None:
+        """Give each answer its result, in the order of sending; what is wrong with the first that has none."""
+        wire, waited_for, first = self._wire, self._waited_for, None
+        while waited_for:
+            if wire.is_busy():
+                self._ready(select.POLLIN)
+                wire.consume_input()
+                continue
+            result = wire.get_result()
+            if result is None:
+                # That was all of a statement.
+                answer = waited_for.popleft()
+                if answer is not None and answer.result is None:
+                    answer.failed()
+            elif result.status == ExecStatus.PIPELINE_SYNC:
+                waited_for.popleft()
+            elif result.status == ExecStatus.FATAL_ERROR:
+                first = first or error_from_result(result, encoding="utf-8")
+            elif result.status != ExecStatus.PIPELINE_ABORTED and waited_for[0] is not None:
+                waited_for[0].result = result
+        return first
 
-    def _result(self) -> PGresult | None:
-        while self._wire.is_busy():
-            self._ready(select.POLLIN)
-            self._wire.consume_input()
-        result = self._wire.get_result()
-        if self._wire.status == ConnStatus.BAD:
-            self._waited_for.clear()
-            said = self._wire.get_error_message()
-            raise psycopg.OperationalError(said or "the connection was lost")
-        return result
-
-    def _ready(self, events: int) -> int:
+    def _ready(self, events: int, wait_ms: int | None = None) -> int:
         """Wait for the socket; what it is ready for."""
         self._socket.register(self._wire.socket, events)
-        ((_, ready),) = self._socket.poll()
-        return ready
+        return next((ready for _, ready in self._socket.poll(wait_ms)), 0)
