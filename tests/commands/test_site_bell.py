@@ -133,3 +133,24 @@ def test_a_ring_is_news_for_a_while() -> None:
     assert not ringing.bell.was_rung_within(2, 1.0)
     ringing.now += 1.0
     assert not ringing.bell.was_rung_within(1, 1.0)
+
+
+async def test_a_moment_told_by_others_counts_where_somebody_waits_and_can_be_taken_back() -> None:
+    ringing = Ringing()
+    ringing.bell.arm(1, 100.01)
+    first = ringing.park()
+    ringing.bell.arm(1, 100.01)
+    ringing.bell.disarm(1, 100.0)
+    moments: list[int] = []
+    ringing.bell.on_moment = moments.append
+    for _ in range(200):
+        await asyncio.sleep(0.005)
+        if moments:
+            break
+    assert moments == [1]
+    ringing.bell.arm(1, 100.02)
+    ringing.bell.disarm(1, 200.0)
+    ringing.bell.disarm(1, 200.0)
+    assert ringing.bell._timers == {}
+    assert ringing.woken == []
+    ringing.bell.leave(first)

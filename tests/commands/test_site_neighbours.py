@@ -1,12 +1,14 @@
 """Several nodes with waiters at the same sites, joined by a wire that loses what a test wants it to lose."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from restante.commands.site_bell import SiteBell
 from restante.commands.site_neighbours import (
+    FOLLOW_SECONDS,
     SERVED_WITHIN_SECONDS,
     SITES_AT_ONCE,
     SiteMessage,
@@ -14,6 +16,7 @@ from restante.commands.site_neighbours import (
     SiteServed,
     SitesWaiting,
     chosen,
+    in_order,
 )
 
 NEVER = float("inf")
@@ -28,26 +31,53 @@ class Waiter:
         self.looked_at = node.bell.last_ring(site_id)
 
 
+class Timer:
+    """As asyncio's, in the town's time."""
+
+    def __init__(self, at: float, call: Callable[[], None]) -> None:
+        self.at = at
+        self.call = call
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class TownBell(SiteBell[Waiter]):
+    town: "Town"
+
+    def _call_at(self, until: float, site_id: int) -> Any:
+        timer = Timer(until, lambda: self._moment_came(site_id))
+        self.town.timers.append(timer)
+        return timer
+
+
 class FarNode:
     def __init__(self, town: "Town", name: str) -> None:
         self.town = town
         self.name = name
         self.looks = 0
         self.is_dead = False
+        # Wakes its waiters, and does not get to their claims.
+        self.is_dying = False
         # A claim takes its time: it begins with the ring, and ends when the town gets to it.
-        self.bell: SiteBell[Waiter] = SiteBell(town.looking.append, lambda: town.now)
+        self.bell = TownBell(town.looking.append, lambda: town.now)
+        self.bell.town = town
         self.neighbours = SiteNeighbours(self.bell, name, self.send, lambda: town.now)
 
-    def park(self, site_id: int = SITE, zone: int | None = None) -> Waiter:
+    def park(self, site_id: int = SITE, zone: int | None = None, until: float = NEVER) -> Waiter:
         waiter = Waiter(self, site_id, zone)
-        self.bell.park(waiter, NEVER)
+        self.bell.park(waiter, until)
         return waiter
 
     def send(self, message: SiteMessage) -> None:
-        self.town.sent.append((self.name, message))
+        if not self.town.is_cut:
+            self.town.sent.append((self.name, message))
 
     def look(self, waiter: Waiter) -> None:
         """As a poll's claim does: takes one command at most, and passes on what it leaves behind."""
+        if self.is_dying:
+            return
         self.looks += 1
         # Nobody rings between here and the end of the look.
         waiter.looked_at = self.bell.last_ring(waiter.site_id)
@@ -57,12 +87,13 @@ class FarNode:
             queue.remove(fit[0])
             self.town.served_by.append(self.name)
         else:
-            self.bell.park(waiter, NEVER)
+            self.bell.park(waiter, self.town.next_moment)
         if len(fit) > 1 or waiter.zone is not None:
             if not self.bell.wake_next(waiter.site_id):
                 self.neighbours.left_behind(waiter.site_id)
         else:
-            self.neighbours.served(waiter.site_id, waiter.looked_at)
+            again = self.town.next_moment - self.town.now
+            self.neighbours.served(waiter.site_id, waiter.looked_at, None if again == NEVER else again)
 
 
 class Town:
@@ -73,6 +104,10 @@ class Town:
         self.served_by: list[str] = []
         self.sent: list[tuple[str, SiteMessage]] = []
         self.looking: list[Waiter] = []
+        self.timers: list[Timer] = []
+        self.is_cut = False
+        # When a look is told that there may be something again.
+        self.next_moment = NEVER
         self.nodes = {name: FarNode(self, name) for name in names}
 
     def others(self, name: str) -> Iterator[FarNode]:
@@ -110,6 +145,22 @@ class Town:
         for node in self.others(""):
             node.neighbours.tick()
         self.deliver()
+
+    def go_to(self, moment: float) -> None:
+        """Let the timers ring that are due until then, each in its own moment; those of one moment before a word of it
+        is heard."""
+        while due := [timer for timer in self.timers if not timer.is_cancelled and timer.at <= moment]:
+            self.now = min(timer.at for timer in due)
+            for timer in [timer for timer in due if timer.at == self.now]:
+                self.timers.remove(timer)
+                if not timer.is_cancelled:
+                    timer.call()
+            self.deliver()
+        self.now = moment
+
+    def become_due(self) -> None:
+        """What is known to all becomes due at the next moment."""
+        self.queues.setdefault(SITE, []).append(1)
 
     @property
     def looks(self) -> int:
@@ -278,3 +329,87 @@ def test_a_node_that_goes_is_not_asked(town: Town) -> None:
         town.nodes["south"].park()
         town.deliver()
     assert town.served_by == ["south"] * 5
+
+
+MOMENT = 150.0
+
+
+@pytest.fixture
+def knowing_town(town: Town) -> Town:
+    """Three wait at every node, and all know of the same moment."""
+    for node in town.nodes.values():
+        for _ in range(3):
+            node.park(until=MOMENT)
+    town.deliver()
+    return town
+
+
+def test_when_a_moment_comes_one_node_looks_once(knowing_town: Town) -> None:
+    town = knowing_town
+    first = in_order(town.nodes, SITE)[0]
+    town.next_moment = 200.0
+    town.become_due()
+    town.go_to(MOMENT + 10)
+    town.pass_time()
+    assert (town.looks, town.served_by) == (1, [first])
+    # Those who did not look have been told of the next moment, and at that one, too, one looks.
+    town.next_moment = NEVER
+    town.become_due()
+    town.go_to(210.0)
+    assert (town.looks, town.served_by) == (2, [first, first])
+
+
+def test_sites_are_looked_at_by_different_nodes() -> None:
+    firsts = [in_order(["north", "east", "south"], site_id)[0] for site_id in range(300)]
+    assert all(firsts.count(node) > 50 for node in ("north", "east", "south"))
+
+
+def test_a_moment_that_nobody_was_due_for_costs_one_look(knowing_town: Town) -> None:
+    knowing_town.go_to(MOMENT + 10)
+    knowing_town.pass_time()
+    assert knowing_town.looks == 1
+
+
+def test_where_the_first_has_nobody_any_more_the_next_looks_a_little_later(knowing_town: Town) -> None:
+    town = knowing_town
+    first, second, *_others = in_order(town.nodes, SITE)
+    for waiter in list(town.nodes[first].bell.everyone_waiting()):
+        town.nodes[first].bell.leave(waiter)
+    town.become_due()
+    town.go_to(MOMENT + FOLLOW_SECONDS * 0.9)
+    assert town.looks == 0
+    town.go_to(MOMENT + 10)
+    assert (town.looks, town.served_by) == (1, [second])
+
+
+def test_where_the_first_dies_over_its_look_the_others_look_after_a_while(knowing_town: Town) -> None:
+    town = knowing_town
+    first = in_order(town.nodes, SITE)[0]
+    town.become_due()
+    town.nodes[first].is_dying = True
+    town.go_to(MOMENT + 1)
+    town.nodes[first].is_dead = True
+    assert town.served_by == []
+    town.pass_time()
+    assert len(town.served_by) == 1
+
+
+def test_a_word_that_is_lost_costs_looks_and_nothing_else(knowing_town: Town) -> None:
+    town = knowing_town
+    town.become_due()
+    town.is_cut = True
+    town.go_to(MOMENT + 10)
+    assert town.looks == len(town.nodes)
+    assert len(town.served_by) == 1
+
+
+def test_what_the_first_cannot_take_is_passed_on_as_ever(town: Town) -> None:
+    first, *others = in_order(town.nodes, SITE)
+    town.nodes[first].park(zone=2, until=MOMENT)
+    for name in others:
+        town.nodes[name].park(zone=1, until=MOMENT)
+    town.deliver()
+    town.become_due()
+    town.go_to(MOMENT + 10)
+    assert len(town.served_by) == 1
+    assert town.served_by[0] in others

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,21 @@ def test_one_command_wakes_one_collector_of_all_that_wait_at_all_nodes(nodes: No
         served.until(lambda served=served: not served.node.commands.neighbours._owed)  # type: ignore[misc]
     assert len(set(site.handed_out())) == 4
     assert sum(served.node.database.writes for served in others) - looks_before == 4
+
+
+def test_a_command_whose_lease_runs_out_is_handed_to_one_of_all_that_wait(nodes: Nodes) -> None:
+    here, there = (nodes.start(command_lease_duration_sec=1) for _ in range(2))
+    site = Site(here)
+    for served in (here, there):
+        site.wait_at(served, 2)
+    here.until(lambda: site.id in here.node.commands.neighbours._others)
+    there.until(lambda: site.id in there.node.commands.neighbours._others)
+    site.field.options = replace(site.field.options, retry_backoff_seconds=1)
+    site.send()
+    here.until(lambda: len(site.answers) >= 3)
+    attempts = [each for _, answer in site.answers for each in json.loads(answer.body)["commands"]]
+    assert len({each["command_id"] for each in attempts}) == 1
+    assert [each["attempt"] for each in attempts[:3]] == [1, 2, 3]
 
 
 def test_a_command_that_nobody_was_told_of_reaches_a_waiting_collector(

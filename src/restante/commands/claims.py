@@ -112,6 +112,10 @@ class Claimed(NamedTuple):
     held_kinds: tuple[str, ...] = ()
     horizon: int = 0
 
+    @property
+    def again_seconds(self) -> float | None:
+        return None if self.look_again_ms is None else (self.look_again_ms - self.now_ms) / 1000
+
 
 class _Queue(NamedTuple):
     """Where a claim looks: at a whole site, or at one zone of it."""

@@ -95,9 +95,9 @@ class CommandPoll:
         # How many claims of a site are under way, and whether the last one to return left something behind.
         self._claiming: dict[int, int] = {}
         self._left_behind: set[int] = set()
-        # Told of a site when nothing was left there by a claim that began after the ring; or when something may be, and
-        # nobody waits here who could take it.
-        self.on_served: Callable[[int, int], None] = lambda _site_id, _looked_at: None
+        # Told of a site when nothing was left there by a claim that began after the ring, and in how many seconds there
+        # may be something again; or when something may be left, and nobody waits here who could take it.
+        self.on_served: Callable[[int, int, float | None], None] = lambda _site_id, _looked_at, _again_seconds: None
         self.on_left_behind: Callable[[int], None] = lambda _site_id: None
         self._idle: dict[int, Answer] = {}
         # Body → the date line it was written with, and all of it.
@@ -232,7 +232,7 @@ class CommandPoll:
         if self._claiming[site_id] == 0:
             del self._claiming[site_id]
             if site_id not in self._left_behind:
-                self.on_served(site_id, looked_at)
+                self.on_served(site_id, looked_at, None if found is None else found.again_seconds)
             else:
                 self._left_behind.discard(site_id)
                 if not self.bell.wake_next(site_id):
@@ -242,8 +242,8 @@ class CommandPoll:
         until = NEVER
         if found.has_more:
             until = 0.0
-        elif found.look_again_ms is not None:
-            until = self._monotonic() + (found.look_again_ms - found.now_ms) / 1000
+        elif found.again_seconds is not None:
+            until = self._monotonic() + found.again_seconds
         quiet = Quiet(until, found.held_back)
         if not found.has_more:
             self.bell.learn(poll.site_id, _zone(poll.claim), quiet, looked_at)

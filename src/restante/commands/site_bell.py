@@ -50,6 +50,8 @@ class SiteBell(Generic[Waiter]):
         self.waiting_count = 0
         # Told of a site when somebody begins to wait at it and nobody did before.
         self.on_first_waiting: Callable[[int], None] = lambda _site_id: None
+        # Told of a site when the moment has come that was known for it.
+        self.on_moment: Callable[[int], object] = self.ring
 
     def quiet(self, site_id: int, zone_id: int | None) -> Quiet | None:
         """What is known, if it still holds."""
@@ -117,11 +119,22 @@ class SiteBell(Generic[Waiter]):
             self.on_first_waiting(waiter.site_id)
         self._waiting.setdefault(waiter.site_id, {})[waiter] = None
         self.waiting_count += 1
-        timer = self._timers.get(waiter.site_id)
-        if until != float("inf") and (timer is None or until < timer[0]):
+        self.arm(waiter.site_id, until)
+
+    def arm(self, site_id: int, until: float) -> None:
+        """The moment that is known for the site, if somebody waits there and none before it is known."""
+        timer = self._timers.get(site_id)
+        if until != float("inf") and site_id in self._waiting and (timer is None or until < timer[0]):
             if timer is not None:
                 timer[1].cancel()
-            self._timers[waiter.site_id] = (until, self._call_at(until, waiter.site_id))
+            self._timers[site_id] = (until, self._call_at(until, site_id))
+
+    def disarm(self, site_id: int, before: float) -> None:
+        """Forget the moment that is known for the site, if it comes before the given one."""
+        timer = self._timers.get(site_id)
+        if timer is not None and timer[0] < before:
+            timer[1].cancel()
+            del self._timers[site_id]
 
     def leave(self, waiter: Waiter) -> None:
         waiting = self._waiting.get(waiter.site_id)
@@ -146,4 +159,4 @@ class SiteBell(Generic[Waiter]):
 
     def _moment_came(self, site_id: int) -> None:
         self._timers.pop(site_id, None)
-        self.ring(site_id)
+        self.on_moment(site_id)

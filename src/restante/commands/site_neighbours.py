@@ -4,6 +4,8 @@
                 ─▶ nobody does: one of the nodes that said somebody waits there is asked to
     asked       ─▶ wakes one; whose claim leaves something behind and has nobody more to wake asks the next node
     served      ─▶ the others need not look
+    a moment    ─▶ what becomes due by itself, every node knows: the first in an order of the site's own looks and says
+                   so, the others follow a little later each, unless they have heard it
 
 Nodes tell each other at which sites somebody waits, once until they have nobody when asked. What they know of each
 other may be out of date: then two look where one would do, or nobody does; and nodes with waiters that hear of a
@@ -22,7 +24,13 @@ import msgspec
 from restante.commands.site_bell import SITES_MAX, SiteBell
 
 SERVED_WITHIN_SECONDS = 2.0
+# How much later than the node before it a node looks when a moment has come: longer than a word takes to be heard.
+FOLLOW_SECONDS = 0.1
+# A moment known here and one that another node speaks of are the same if they are no further apart.
+SAME_MOMENT_SECONDS = 0.5
 SITES_AT_ONCE = 500
+# The number of a ring that no commit has caused, lower than any other.
+NO_COMMIT = 0
 
 
 class SiteRing(msgspec.Struct, array_like=True, frozen=True, tag="ring"):
@@ -35,8 +43,17 @@ class SiteRing(msgspec.Struct, array_like=True, frozen=True, tag="ring"):
 
 
 class SiteServed(msgspec.Struct, array_like=True, frozen=True, tag="served"):
+    """Nothing was left; there may be something again, without news, in so many seconds."""
+
     site_id: int
     ring_id: int
+    again_seconds: float | None = None
+
+
+class SiteMoment(msgspec.Struct, array_like=True, frozen=True, tag="moment"):
+    """The moment has come that is known for the site, and I am looking."""
+
+    site_id: int
 
 
 class SitesWaiting(msgspec.Struct, array_like=True, frozen=True, tag="waiting"):
@@ -59,7 +76,7 @@ class NobodyWaits(msgspec.Struct, array_like=True, frozen=True, tag="nobody"):
     """Here nobody waits anywhere any more."""
 
 
-SiteMessage = SiteRing | SiteServed | SitesWaiting | SitesLeft | WhoWaits | NobodyWaits
+SiteMessage = SiteRing | SiteServed | SiteMoment | SitesWaiting | SitesLeft | WhoWaits | NobodyWaits
 
 
 class _Owed(NamedTuple):
@@ -73,6 +90,11 @@ class _Owed(NamedTuple):
 def chosen(nodes: Iterable[str], ring_id: int) -> str:
     """One of them, the same wherever it is asked; another one for another ring."""
     return min(nodes, key=lambda node: crc32(f"{node} {ring_id}".encode()))
+
+
+def in_order(nodes: Iterable[str], site_id: int) -> list[str]:
+    """All of them, in an order that is the same wherever it is asked; another one for another site."""
+    return sorted(nodes, key=lambda node: crc32(f"{node} {site_id}".encode()))
 
 
 class SiteNeighbours:
@@ -95,7 +117,10 @@ class SiteNeighbours:
         self._rings: dict[int, tuple[int, tuple[str, ...]]] = {}
         self._owed: dict[int, _Owed] = {}
         self._woken_here: set[int] = set()
+        # Sites whose moment has come, and where another node is given a little time to say that it looks.
+        self._following: set[int] = set()
         bell.on_first_waiting = self.waits_here
+        bell.on_moment = self.moment_came
         # Told of every change of a site's queue, with the number of its commit.
         self.on_change: Callable[[int, int], None] = lambda _site_id, _commit_id: None
 
@@ -136,12 +161,30 @@ class SiteNeighbours:
         elif is_waiting:
             self._owe(site_id, ring_id, to)
 
+    def moment_came(self, site_id: int) -> None:
+        """Something may have become due that was known to become so now."""
+        order = in_order({*self._others.get(site_id, ()), self._me}, site_id)
+        place = order.index(self._me)
+        if place and site_id not in self._following:
+            self._following.add(site_id)
+            self._bell.arm(site_id, self._monotonic() + place * FOLLOW_SECONDS)
+            return
+        self._following.discard(site_id)
+        self._rings.setdefault(site_id, (NO_COMMIT, ()))
+        if len(order) > 1:
+            self._send(SiteMoment(site_id))
+        self._bell.ring(site_id)
+
     def hear(self, message: SiteMessage, node: str) -> None:
         match message:
             case SiteRing(site_id=site_id, ring_id=ring_id, to=to, tried=tried):
                 self.changed_elsewhere(site_id, ring_id, to, tried)
-            case SiteServed(site_id=site_id, ring_id=ring_id):
+            case SiteServed(site_id=site_id, ring_id=ring_id, again_seconds=again_seconds):
                 self._hear_served(site_id, ring_id)
+                if again_seconds is not None:
+                    self._bell.arm(site_id, self._monotonic() + again_seconds)
+            case SiteMoment(site_id=site_id):
+                self._hear_moment(site_id, node)
             case SitesWaiting(site_ids=site_ids):
                 for site_id in site_ids:
                     self._others.setdefault(site_id, set()).add(node)
@@ -154,13 +197,15 @@ class SiteNeighbours:
                 for site_id in list(self._others):
                     self._forget(site_id, node)
 
-    def served(self, site_id: int, looked_at: int) -> None:
-        """A claim that began after the given ring has left nothing behind."""
+    def served(self, site_id: int, looked_at: int, again_seconds: float | None = None) -> None:
+        """A claim that began after the given ring has left nothing behind; when there may be more without news."""
+        if again_seconds is not None:
+            self._bell.arm(site_id, self._monotonic() + again_seconds)
         ring = self._rings.get(site_id)
         if ring is not None and looked_at == self._bell.last_ring(site_id):
             del self._rings[site_id]
             if self._others.get(site_id):
-                self._send(SiteServed(site_id, ring[0]))
+                self._send(SiteServed(site_id, ring[0], again_seconds))
 
     def left_behind(self, site_id: int) -> None:
         """There may be more, and here is nobody to take it: the next node's turn."""
@@ -170,7 +215,7 @@ class SiteNeighbours:
         others = self._others.get(site_id)
         if not others:
             return
-        ring_id, tried = self._rings.get(site_id, (0, ()))
+        ring_id, tried = self._rings.get(site_id, (NO_COMMIT, ()))
         tried = (*tried, self._me)
         left = others - set(tried)
         if left:
@@ -199,6 +244,7 @@ class SiteNeighbours:
         self._others.clear()
         self._owed.clear()
         self._rings.clear()
+        self._following.clear()
         self._send(WhoWaits())
         self._say_all()
 
@@ -210,6 +256,13 @@ class SiteNeighbours:
         owed = self._owed.get(site_id)
         if owed is not None and owed.ring_id <= ring_id:
             del self._owed[site_id]
+
+    def _hear_moment(self, site_id: int, node: str) -> None:
+        self._following.discard(site_id)
+        self._bell.disarm(site_id, self._monotonic() + SAME_MOMENT_SECONDS)
+        self._bell.drop(site_id)
+        if self._bell.is_waiting(site_id) and site_id not in self._owed:
+            self._owe(site_id, NO_COMMIT, node)
 
     def _note(self, site_id: int, ring_id: int, tried: tuple[str, ...]) -> None:
         self.on_change(site_id, ring_id)

@@ -19,6 +19,7 @@ from restante.commands.leases import CommandFailed
 from restante.commands.queue import CommandsChanged
 from restante.commands.site_neighbours import (
     NobodyWaits,
+    SiteMoment,
     SiteRing,
     SiteServed,
     SitesLeft,
@@ -120,6 +121,7 @@ Message = (
     | Anything
     | SiteRing
     | SiteServed
+    | SiteMoment
     | SitesWaiting
     | SitesLeft
     | WhoWaits
