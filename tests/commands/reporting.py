@@ -17,6 +17,7 @@ from restante.commands.routes_safety import SafetyRoutes
 from restante.commands.routes_telemetry import TelemetryRoutes
 from restante.commands.rule_evaluation import RuleEvaluation
 from restante.commands.rule_firing import Firing
+from restante.commands.rule_hearing import OthersHeard
 from restante.commands.rule_timer import RuleTimer
 from restante.commands.rules import Rule, RuleWish
 from restante.commands.telemetry_records import Batch, Sample
@@ -65,10 +66,10 @@ class World:
         self.token, self.collector = self.add_collector(self.site_id)
         self.restart()
 
-    def restart(self) -> None:
-        """As if the server had been started anew: what was in memory is gone."""
+    def restart(self, others: OthersHeard | None = None) -> None:
+        """As if the server had been started anew: what was in memory is gone. With `others`, one of several nodes."""
         self.totals = CommandTotals()
-        self.rules = RuleEvaluation(Firing(self.trail, self.options), GAP_SECONDS)
+        self.rules = RuleEvaluation(Firing(self.trail, self.options), GAP_SECONDS, others)
         self.ingest = Ingest(self.database, self.rules, self.totals, KEEP)
         self.timer = RuleTimer(self.database, self.rules, self.totals)
 

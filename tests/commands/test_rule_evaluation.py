@@ -223,7 +223,8 @@ async def test_what_is_rolled_back_was_never_observed(world: World) -> None:
     await world.heat(0, COOL)
 
     def fail(conn: Connection, second: int) -> None:
-        world.rules.observe(conn, world.site_id, [sample(world.miner_ids[0], second, temp_max=HOT)])
+        samples = [sample(world.miner_ids[0], second, temp_max=HOT)]
+        world.rules.observe(conn, world.rules.ready(conn, world.site_id, samples), samples)
         raise RuntimeError("after everything was done")
 
     for second in (1, 61):

@@ -1,4 +1,4 @@
-from restante.core.holding import Holding, acts_at, held_on
+from restante.core.holding import Holding, acts_at, held_on, long_enough_at
 
 GAP_MS = 300_000
 # The collector's clock is an hour behind the server's: only lengths may be compared.
@@ -54,3 +54,9 @@ def test_quiet_is_waited_for_while_what_was_heard_is_fresh() -> None:
 def test_late_samples_count_by_their_own_time() -> None:
     holding = held_on(Holding(0, 0, SERVER), 60_000, SERVER, GAP_MS)
     assert acts_at(holding, 60_000, GAP_MS, 0) == SERVER
+
+
+def test_where_others_may_hear_more_it_is_long_enough_a_duration_after_its_beginning() -> None:
+    assert long_enough_at(stretch(100), 60_000, 0) == SERVER + 160_000
+    assert long_enough_at(stretch(100, 130), 60_000, 0) == SERVER + 160_000
+    assert long_enough_at(stretch(100, 130), 60_000, SERVER + 200_000) == SERVER + 200_000

@@ -3,16 +3,21 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from restante.commands import rules
 from restante.commands.claims import Claim
+from restante.commands.rules import RuleWish
 from restante.database import exchange
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.postgres import PostgresEngine
+from restante.database.queries import Query
 from restante.database.writer import ForeignCommit
 from restante.delivery.signals import Signal
 from restante.identity import signing_keys
@@ -240,6 +245,31 @@ def test_a_command_that_nobody_was_told_of_reaches_a_waiting_collector(
     site.send()
     there.until(lambda: bool(site.answers))
     assert len(site.handed_out()) == 1
+
+
+def test_a_rules_duration_goes_on_over_nodes_and_fires_once(nodes: Nodes) -> None:
+    here, there = nodes.start(), nodes.start()
+    field = Field(here.node.database)
+    site_id = field.add_site()
+    miner_id, token = field.add_miner(site_id), field.hire(site_id).token
+    wish = RuleWish("too hot", site_id, "threshold", "restart", None, "temp_max", ">", 80.0, 600)
+    here.node.database.write_now(rules.create, field.trail, wish, "tests")
+    now = datetime.now(UTC)
+
+    def report(served: Served, seconds_ago: int) -> None:
+        ts = (now - timedelta(seconds=seconds_ago)).isoformat()
+        record = {"miner_id": miner_id, "ts": ts, "temp_max": 90}
+        url = f"http://127.0.0.1:{served.fast_port}/api/edge/v1/telemetry/batch"
+        answer = httpx.post(url, json=[record], headers={"authorization": f"Bearer {token}"}, timeout=60)
+        assert answer.status_code == 200, answer.text
+
+    # A node that hears every other record only would take what lies between for a gap.
+    for served, seconds_ago in ((here, 660), (there, 440), (here, 220), (there, 20)):
+        report(served, seconds_ago)
+    commands = Query("commands", "SELECT rule_id FROM miner_commands")
+    assert len(here.node.database.read_now(lambda conn: conn.all(commands))) == 1
+    report(here, 10)
+    assert len(here.node.database.read_now(lambda conn: conn.all(commands))) == 1
 
 
 def test_everything_is_read_again_when_others_could_not_be_heard(

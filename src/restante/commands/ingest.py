@@ -53,6 +53,7 @@ class Ingest:
         return Taken(processed, sorted(errors, key=lambda error: error.index), received_at)
 
     def _take_part(self, conn: Connection, site_id: int, samples: list[Sample]) -> _Part:
+        site = self.rules.ready(conn, site_id, samples)
         stored = telemetry.store(conn, site_id, samples, self.keep)
-        evaluated = self.rules.observe(conn, site_id, stored.fresh)
+        evaluated = self.rules.observe(conn, site, stored.fresh)
         return _Part(stored.errors, evaluated.evals, stored.received_at)

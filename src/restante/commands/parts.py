@@ -33,6 +33,7 @@ from restante.commands.routes_safety import SafetyRoutes
 from restante.commands.routes_telemetry import TelemetryRoutes
 from restante.commands.rule_evaluation import RuleEvaluation
 from restante.commands.rule_firing import Firing
+from restante.commands.rule_hearing import OthersHeard
 from restante.commands.rule_timer import RuleTimer
 from restante.commands.site_changes import SiteChanges
 from restante.commands.site_neighbours import SiteMessage, SiteNeighbours
@@ -67,6 +68,8 @@ class CommandsOptions:
     secret_overlap_seconds: int = 86_400
     telemetry_history_records: int = 100
     telemetry_gap_seconds: int = 300
+    # Whether other nodes take in telemetry of the same sites.
+    is_shared: bool = False
     body_bytes_max: int = BODY_BYTES_MAX
 
     def for_creation(self) -> CreationOptions:
@@ -103,7 +106,8 @@ class CommandsParts:
         acks = AckOptions(self.box, options.is_signed and options.is_ack_nonce_required)
         self.desk = AckDesk(database, self.trail, acks, self.totals)
         self.recovery = LeaseRecovery(database, self.trail)
-        self.rules = RuleEvaluation(Firing(self.trail, options.for_creation()), options.telemetry_gap_seconds)
+        others = OthersHeard(options.telemetry_history_records) if options.is_shared else None
+        self.rules = RuleEvaluation(Firing(self.trail, options.for_creation()), options.telemetry_gap_seconds, others)
         self.rule_timer = RuleTimer(database, self.rules, self.totals)
         self.join("", lambda _message: None)
 

@@ -10,6 +10,9 @@ that was hot and has cooled down within it is left alone.
 
 Must always hold: a rule fires for a miner at most once in its cooldown, for a condition that holds by the last that
 was heard. Silence is counted from when this server could have heard something: its own absence is nobody's silence.
+
+Where several nodes share the database, others may have heard more of a stretch than this one (`rule_hearing.py`): that
+is made up for before anything is judged, and what others alone could make due is looked at by the clock.
 """
 
 from collections.abc import Iterable
@@ -18,10 +21,11 @@ from typing import NamedTuple
 
 from restante.commands.queue import SITE_LOCK
 from restante.commands.rule_firing import Firing
+from restante.commands.rule_hearing import OthersHeard
 from restante.commands.rule_standing import ActiveRule, SiteRules, Standing
 from restante.commands.rules import put_revision
 from restante.commands.telemetry_records import Sample
-from restante.core.holding import Holding, acts_at, held_on
+from restante.core.holding import Holding, acts_at, held_on, long_enough_at
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 
@@ -58,16 +62,24 @@ class _Pass:
 
 
 class RuleEvaluation:
-    def __init__(self, firing: Firing, gap_seconds: int) -> None:
+    def __init__(self, firing: Firing, gap_seconds: int, others: OthersHeard | None = None) -> None:
         self._firing = firing
         self._gap_ms = gap_seconds * 1000
+        self._others = others
         self._sites: dict[int, SiteRules] = {}
         self._awake_since: int | None = None
 
-    def observe(self, conn: Connection, site_id: int, fresh: list[Sample]) -> Evaluated:
-        """Hold the samples, which are the newest of their miners and in the order of time, against the site's rules."""
+    def ready(self, conn: Connection, site_id: int, samples: list[Sample]) -> SiteRules:
+        """The site as it is before the samples are stored: what was heard until then is still to be seen."""
         conn.lock(SITE_LOCK, site_id)
         site = self._site(conn, site_id)
+        if self._others is not None and site.standings:
+            known = [site.standings.get(miner_id, {}) for miner_id in {sample.miner_id for sample in samples}]
+            self._others.catch_up(conn, [standing for of_miner in known for standing in of_miner.values()])
+        return site
+
+    def observe(self, conn: Connection, site: SiteRules, fresh: list[Sample]) -> Evaluated:
+        """Hold the samples, which are the newest of their miners and in the order of time, against the site's rules."""
         if not site.rules:
             return Evaluated(0, 0, False)
         found = _Pass()
@@ -127,6 +139,10 @@ class RuleEvaluation:
                     found.due.append(standing)
                 elif at is not None:
                     site.due_at = min(site.due_at, at)
+                elif self._others is not None:
+                    # As far as is known here it does not become due. Others may come to know more.
+                    at = long_enough_at(standing.holding, standing.rule.duration_ms, standing.quiet_until)
+                    site.due_at = min(site.due_at, at if at > now_ms else NEVER)
 
     def _conclude(self, conn: Connection, site: SiteRules, found: _Pass) -> Evaluated:
         """Fire what is due, the most urgent first and not too many at once, and write down what has changed."""
@@ -159,6 +175,8 @@ class RuleEvaluation:
         site.due_at = NEVER
         watched = [each for of_miner in site.standings.values() for each in of_miner.values() if each.rule.threshold]
         found.evals += len(watched)
+        if self._others is not None:
+            self._others.catch_up(conn, watched)
         self._sort_out(site, watched, conn.now_ms, found)
         if site.offline_rules:
             self._find_silent(conn, site, found)
@@ -166,6 +184,10 @@ class RuleEvaluation:
 
     def _find_silent(self, conn: Connection, site: SiteRules, found: _Pass) -> None:
         rules = site.offline_rules
+        if self._others is not None:
+            # Who has reported for the first time, and to another node, may be silent after that.
+            soonest_ms = max(min(rule.duration_ms for rule in rules), LEAST_WAIT_MS)
+            site.due_at = min(site.due_at, conn.now_ms + soonest_ms)
         for row in conn.all(SQL.heard, site_id=site.site_id):
             miner_id, silent_since = row["miner_id"], max(row["received_at"], self._awake_since or 0)
             for rule in rules:

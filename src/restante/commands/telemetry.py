@@ -109,9 +109,15 @@ def of_miner(conn: Connection, miner_id: int, limit: int, keep: int) -> MinerTel
     row = conn.one(SQL.latest, miner_id=miner_id)
     if row is None:
         raise NotFound("there is no such miner")
-    past = conn.all(SQL.history, miner_id=miner_id, limit=limit, keep=keep)
-    history = [PastRecord(iso_precise(each["ts"]), _raw(each["record"])) for each in past]
+    past = past_records(conn, miner_id, limit, keep)
+    history = [PastRecord(iso_precise(ts), _raw(record)) for ts, record in past]
     return MinerTelemetry(miner_id, row["site_id"], None if row["ts"] is None else _latest(row), history)
+
+
+def past_records(conn: Connection, miner_id: int, limit: int, keep: int) -> list[tuple[int, str]]:
+    """When each of the miner's last records was made, and what it says, newest first."""
+    rows = conn.all(SQL.history, miner_id=miner_id, limit=limit, keep=keep)
+    return [(row["ts"], row["record"]) for row in rows]
 
 
 def forget_beyond(conn: Connection, keep: int) -> int:

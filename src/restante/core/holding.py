@@ -29,6 +29,11 @@ def held_on(holding: Holding | None, ts: int, heard_at: int, gap_ms: int) -> Hol
     return Holding(holding.since, ts, heard_at)
 
 
+def long_enough_at(holding: Holding, duration_ms: int, quiet_until: int) -> int:
+    """The moment, by the server's clock, to act if the condition is heard to hold until then."""
+    return max(holding.heard_at - (holding.last - holding.since) + duration_ms, quiet_until)
+
+
 def acts_at(holding: Holding, duration_ms: int, gap_ms: int, quiet_until: int) -> int | None:
     """The moment, by the server's clock, to act unless a sample says otherwise; None where only another could tell."""
     held_ms = holding.last - holding.since

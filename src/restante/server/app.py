@@ -125,7 +125,7 @@ class Node:
             self.database,
             master_key,
             self.collector_tokens,
-            commands_options(settings),
+            commands_options(settings, is_shared=engine.is_shared),
             self.redis.windows,
             self.clock,
         )

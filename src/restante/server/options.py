@@ -61,7 +61,7 @@ def outside_outbox_pace(settings: Settings) -> Pace:
     return Pace(idle_seconds_max=seconds, away_seconds_max=max(seconds, AWAY_SECONDS_MAX))
 
 
-def commands_options(settings: Settings) -> CommandsOptions:
+def commands_options(settings: Settings, *, is_shared: bool = False) -> CommandsOptions:
     return CommandsOptions(
         is_signed=settings.enable_command_signature,
         is_ack_nonce_required=settings.require_ack_nonce,
@@ -74,6 +74,7 @@ def commands_options(settings: Settings) -> CommandsOptions:
         secret_overlap_seconds=settings.secret_overlap_seconds,
         telemetry_history_records=settings.telemetry_history_records,
         telemetry_gap_seconds=settings.telemetry_gap_seconds,
+        is_shared=is_shared,
         body_bytes_max=settings.body_bytes_max,
     )
 
