@@ -1,5 +1,5 @@
 """Polls with Redis in front of the log: reading twenty signals through it against redis-benchmark's XRANGE of them, and
-the idle poll with Redis configured against the one without."""
+the idle poll with Redis, and with PostgreSQL and Redis, against the one of the embedded database alone."""
 
 import asyncio
 import re
@@ -16,13 +16,16 @@ from pathlib import Path
 from bench import prepared
 from bench.load import CONNECTIONS, requests_per_second
 from bench.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned
+from bench.queues import DURABLE
+from bench.shared import UNPACED, Shared
+from restante.server.roles import ROLES
+from tests.services.postgres import PostgresServer, postgres_server
 
 ROUNDS = 5
 SECONDS = 4
 DEVICES = 64
 SIGNALS = 20
 BOTH_CORES = f"{SERVER_CORE},{CLIENT_CORE}"
-UNPACED = ["--poll-rate-per-second", "100000", "--poll-burst", "1000000", "--log-level", "error"]
 
 
 @contextmanager
@@ -72,25 +75,62 @@ def reading_twenty() -> dict[str, float]:
 
 
 def idle_poll() -> dict[str, float]:
-    with_redis, without = [], []
+    """Idle polls of three servers, in turn: the embedded database alone, with Redis, and PostgreSQL with Redis. What
+    the last asks of Redis and PostgreSQL meanwhile is counted there; it is asked once a second, and not by polls."""
+    rates: dict[str, list[float]] = {"embedded": [], "embedded, Redis": [], "PostgreSQL, Redis": []}
     with (
         tempfile.TemporaryDirectory() as one,
         tempfile.TemporaryDirectory() as other,
         redis(Path(one)) as redis_port,
-        server(Path(one), 0, redis_port) as (port, tokens, _),
+        postgres_server(*DURABLE) as postgres,
         server(Path(other), 0, None) as (plain_port, plain_tokens, _),
+        server(Path(one), 0, redis_port) as (port, tokens, _),
+        _on_postgres(postgres, Path(one), redis_port) as (shared, shared_port, shared_tokens),
     ):
-        requests_per_second(port, tokens, 1)
-        requests_per_second(plain_port, plain_tokens, 1)
+        polled = list(
+            zip(rates, ((plain_port, plain_tokens), (port, tokens), (shared_port, shared_tokens)), strict=True)
+        )
+        for _, (each_port, each_tokens) in polled:
+            requests_per_second(each_port, each_tokens, 1)
+        commands, transactions = [], []
         for _ in range(ROUNDS):
-            without.append(requests_per_second(plain_port, plain_tokens, SECONDS))
-            with_redis.append(requests_per_second(port, tokens, SECONDS))
-    pairs = zip(with_redis, without, strict=True)
+            for name, (each_port, each_tokens) in polled:
+                before = _commands(redis_port), shared.transactions()
+                rates[name].append(requests_per_second(each_port, each_tokens, SECONDS))
+                if each_port == shared_port:
+                    polls = rates[name][-1] * SECONDS
+                    commands.append((_commands(redis_port) - before[0]) / polls)
+                    transactions.append((shared.transactions() - before[1]) / polls)
+    plain = rates["embedded"]
     return {
-        "idle polls/s without Redis (median)": statistics.median(without),
-        "idle polls/s with Redis (median)": statistics.median(with_redis),
-        "ratio (median of rounds)": statistics.median(ours / plain for ours, plain in pairs),
+        **{f"idle polls/s, {name} (median)": statistics.median(found) for name, found in rates.items()},
+        **{
+            f"{name}: ratio to embedded (median of rounds)": statistics.median(
+                ours / theirs for ours, theirs in zip(found, plain, strict=True)
+            )
+            for name, found in list(rates.items())[1:]
+        },
+        "commands of Redis for each poll": max(commands),
+        "transactions of PostgreSQL for each poll": max(transactions),
     }
+
+
+@contextmanager
+def _on_postgres(postgres: PostgresServer, folder: Path, redis_port: int) -> Iterator[tuple[Shared, int, Path]]:
+    shared = Shared(postgres, folder / "shared", DEVICES)
+    tokens = folder / "shared-tokens"
+    tokens.write_text("\n".join(asyncio.run(shared.mint())) + "\n")
+    with shared.serving(",".join(ROLES), SERVER_CORE, redis_port) as (port, _):
+        yield shared, port, tokens
+
+
+def _commands(port: int) -> int:
+    """How many commands Redis has been given so far."""
+    said = subprocess.run(
+        ["redis-cli", "-p", str(port), "INFO", "stats"], capture_output=True, text=True, check=True
+    ).stdout
+    found = re.search(r"total_commands_processed:(\d+)", said)
+    return int(found[1]) if found else 0
 
 
 def _xranges_per_second(port: int, cursor: str) -> float:

@@ -27,6 +27,7 @@ SELECT n, 1, 'device-' || n, decode(repeat('00', 32), 'hex'), decode(repeat('00'
 FROM generate_series(1, %s) AS n
 """
 _USER = "INSERT INTO users (id, email, password_hash, role, created_at) VALUES (1, 'b@example.com', '', 'admin', 0)"
+_TRANSACTIONS = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -65,7 +66,7 @@ class Shared:
         environment = {"RESTANTE_DATABASE": self.url}
         if redis_port is not None:
             environment["REDIS_URL"] = f"redis://127.0.0.1:{redis_port}"
-        with pinned(core, command, port, environment, self._folder.path / f"{role}-{port}.log") as pid:
+        with pinned(core, command, port, environment, self._folder.path / f"{port}.log") as pid:
             yield port, pid
 
     @contextmanager
@@ -73,6 +74,13 @@ class Shared:
         """So many servers in that role; their process ids."""
         with ExitStack() as stack:
             yield [stack.enter_context(self.serving(role, core, redis_port))[1] for _ in range(count)]
+
+    def transactions(self) -> int:
+        """How many transactions there were in the database so far."""
+        with psycopg.connect(self.url) as conn:
+            conn.execute("SELECT pg_stat_force_next_flush()")
+            row = conn.execute(_TRANSACTIONS).fetchone()
+        return row[0] if row else 0
 
     def cpu_seconds(self) -> float:
         """What the database has used, all of its processes."""
