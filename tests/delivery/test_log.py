@@ -1,4 +1,5 @@
 import json
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -35,7 +36,7 @@ def head(database: Database, device: int) -> Head:
     return database.read_now(log.read_head, device)
 
 
-def about(entries: list[LogEntry]) -> list[object]:
+def about(entries: Sequence[LogEntry]) -> list[object]:
     return [json.loads(entry.json)["ref"]["about"] for entry in entries]
 
 
@@ -266,3 +267,13 @@ def test_the_head_always_says_exactly_what_the_log_holds(
         if positions:
             assert (now.earliest, now.newest) == (positions[0], positions[-1])
             assert now.trimmed < positions[0]
+
+
+def test_a_run_is_its_entries_whoever_asks() -> None:
+    entries = [LogEntry(Position(5, 1), b"a"), LogEntry(Position(5, 2), b"b"), LogEntry(Position(7, 3), b"c")]
+    run = log.Run([b"5-1", b"5-2", b"7-3"], [b"a", b"b", b"c"])
+    assert list(run) == entries
+    assert (run[0], run[-1], len(run)) == (entries[0], entries[-1], 3)
+    assert list(run[1:]) == entries[1:]
+    assert list(run[::-1]) == entries[::-1]
+    assert log.jsons_of(run) == log.jsons_of(entries) == [b"a", b"b", b"c"]

@@ -8,7 +8,7 @@ device, and the head says exactly what the log holds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import msgspec
 
@@ -52,11 +52,39 @@ class NewRow(NamedTuple):
     ref: str
 
 
+class Run(Sequence[LogEntry]):
+    """Entries as some other place keeps them: positions written out, and the signals' JSON. Most of those who have them
+    want the JSON alone, and the last position; making all the others takes longer than all else about a poll."""
+
+    __slots__ = ("jsons", "written")
+
+    def __init__(self, written: list[bytes], jsons: list[bytes]) -> None:
+        self.written = written
+        self.jsons = jsons
+
+    def __len__(self) -> int:
+        return len(self.jsons)
+
+    @overload
+    def __getitem__(self, index: int) -> LogEntry: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Run": ...
+    def __getitem__(self, index: int | slice) -> "LogEntry | Run":
+        if isinstance(index, slice):
+            return Run(self.written[index], self.jsons[index])
+        ms, _, n = self.written[index].partition(b"-")
+        return LogEntry(Position(int(ms), int(n)), self.jsons[index])
+
+
 class Reading(NamedTuple):
     """What a poll found: the head of the log, and the signals it is to be given."""
 
     head: Head
-    entries: list[LogEntry]
+    entries: Sequence[LogEntry]
+
+
+def jsons_of(entries: Sequence[LogEntry]) -> list[bytes]:
+    return entries.jsons if isinstance(entries, Run) else [entry.json for entry in entries]
 
 
 def append(conn: Connection, device_id: int, signals: Iterable[Signal], keep: int = KEEP_SIGNALS) -> Published:

@@ -13,7 +13,7 @@ Must always hold: a stream is one unbroken run of positions. What does not follo
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ import structlog
 from restante.core.cursor import Head, Position
 from restante.database.database import Database
 from restante.delivery import log
-from restante.delivery.log import LogEntry, Published, Reading
+from restante.delivery.log import LogEntry, Published, Reading, Run
 from restante.delivery.redis_connection import Command
 from restante.delivery.redis_servers import RedisServers, stream_key
 
@@ -182,7 +182,7 @@ def _copy_command(device_id: int, run: list[Published]) -> Command:
     return ("EVAL", _SCRIPTS["copy"], 1, stream_key(device_id), before, STREAM_ENTRIES, *entries)
 
 
-def rebuild_command(key: bytes, entries: list[LogEntry]) -> Command:
+def rebuild_command(key: bytes, entries: Sequence[LogEntry]) -> Command:
     written = [part for entry in entries for part in _written(entry)]
     return ("EVAL", _SCRIPTS["rebuild"], 1, key, STREAM_ENTRIES, *written)
 
@@ -203,20 +203,23 @@ def _proven(wanted: StreamRead, reply: Any) -> Reading | None:
     """The reading, if the reply shows that nothing is missing in it."""
     if not isinstance(reply, list) or not reply:
         return None
-    # Taken apart where they stand: this is done twenty times for each poll.
-    split = [(identifier.split(b"-"), fields[1]) for identifier, fields in reply]
-    entries = [LogEntry(Position(int(ms), int(n)), json) for (ms, n), json in split]
+    # Looked at as it is written: this is done twenty times for each poll.
+    run = Run([identifier for identifier, _ in reply], [fields[1] for _, fields in reply])
     if wanted.cursor is None:
-        entries.reverse()
-        is_whole = entries[-1].position == wanted.tail and (len(entries) == wanted.limit or entries[0].position.n == 1)
-    else:
-        is_whole = entries[0].position == wanted.cursor and (
-            len(entries) == wanted.limit + 1 or entries[-1].position == wanted.tail
-        )
-    first_n = entries[0].position.n
-    if not is_whole or [entry[0][1] for entry in entries] != list(range(first_n, first_n + len(entries))):
+        run = run[::-1]
+    ns = b" ".join(run.written).replace(b"-", b" ").split()[1::2]
+    first_n = int(ns[0])
+    if ns != [b"%d" % n for n in range(first_n, first_n + len(ns))]:
         return None
-    return Reading(Head(wanted.tail), entries if wanted.cursor is None else entries[1:])
+    ends_at_tail = run.written[-1] == b"%d-%d" % wanted.tail
+    if wanted.cursor is None:
+        is_whole = ends_at_tail and (len(run) == wanted.limit or first_n == 1)
+    else:
+        begins_at_cursor = run.written[0] == b"%d-%d" % wanted.cursor
+        is_whole = begins_at_cursor and (ends_at_tail or len(run) == wanted.limit + 1)
+    if not is_whole:
+        return None
+    return Reading(Head(wanted.tail), run if wanted.cursor is None else run[1:])
 
 
 def _position(identifier: bytes) -> Position:

@@ -10,7 +10,7 @@ and wakes it; and it is answered exactly once.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -21,7 +21,7 @@ from restante.core.errors import CursorExpired, RestanteError, TooManyRequests, 
 from restante.core.pacing import poll_interval_seconds, retry_after_seconds
 from restante.core.token_bucket import TokenBuckets
 from restante.delivery.bell import Bell
-from restante.delivery.log import LogEntry, Published
+from restante.delivery.log import LogEntry, Published, jsons_of
 from restante.delivery.log_reader import ReadResult, ReadsLog
 from restante.delivery.presence import Presence
 from restante.updates.rollout import Rollout
@@ -283,11 +283,11 @@ class Poll:
         else:
             self.expire(poll)
 
-    def _give(self, poll: ParkedPoll, entries: list[LogEntry]) -> None:
+    def _give(self, poll: ParkedPoll, entries: Sequence[LogEntry]) -> None:
         self.totals.with_signals += 1
         self.totals.signals += len(entries)
         cursor = b"%d-%d" % entries[-1].position
-        body = b'{"data":{"cursor":"%b","signals":[%b]}}' % (cursor, b",".join(entry.json for entry in entries))
+        body = b'{"data":{"cursor":"%b","signals":[%b]}}' % (cursor, b",".join(jsons_of(entries)))
         self._answer(poll, Answer(200, (JSON, *self._headers(poll.device_id, cursor)), body))
 
     def _headers(self, device_id: int, cursor: bytes) -> Headers:
