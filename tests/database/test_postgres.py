@@ -357,3 +357,40 @@ def test_a_password_and_a_wrong_one(postgres: PostgresServer, empty_postgres_url
         PostgresEngine(url).connect(writable=True).close()
     finally:
         postgres.run("DROP ROLE ada")
+
+
+def test_commits_about_one_thing_are_told_in_the_order_they_were_committed_in(
+    postgres_engine: PostgresEngine, conn: PostgresConnection
+) -> None:
+    """Also where the second has said all that it has to say before the first has let go of what both are about."""
+    database = Database(postgres_engine)
+    heard: list[object] = []
+    database.on_commit(heard.extend)
+    holds, may_go_on, has_said = threading.Event(), threading.Event(), threading.Event()
+
+    def first(conn: Connection) -> None:
+        conn.lock("site", 1)
+        conn.all(asked("SELECT 1"))
+        holds.set()
+        assert may_go_on.wait(SOON)
+        conn.announce("first")
+
+    def second(conn: Connection) -> None:
+        conn.lock("site", 1)
+        conn.run_many(ADD, [{"text": "a"}])
+        conn.announce("second")
+        has_said.set()
+
+    try:
+        outcomes = [database.submit(first)]
+        assert holds.wait(SOON)
+        outcomes.append(database.submit(second))
+        assert has_said.wait(SOON)
+        until_somebody_waits(conn)
+        may_go_on.set()
+        for outcome in outcomes:
+            outcome.result(SOON)
+    finally:
+        may_go_on.set()
+        database.close()
+    assert heard == ["first", "second"]

@@ -13,6 +13,9 @@ class EngineConnection(Connection, Protocol):
         """Open a transaction. One that several share is not patient: rather than wait for what another transaction
         holds, while others may wait for it, it raises Contended."""
 
+    def arrive(self) -> None:
+        """Return when all that was run so far has been done. What nobody waits for may be on its way until then."""
+
     def commit(self) -> list[object]: ...
     def rollback(self) -> None: ...
     def foreign_commits(self) -> int: ...

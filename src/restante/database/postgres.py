@@ -146,7 +146,8 @@ class PostgresConnection:
         if not statement.may_change and _holds_nul(values):
             # No text here holds that character, so nothing is equal to one that does.
             return []
-        rows = self._answered(form, self._send(statement.text, values))
+        answer = self._send(statement.text, values)
+        rows = self._answered(lambda session: form(session, answer))
         if statement.may_change:
             self._changes += len(rows)
         return rows
@@ -163,7 +164,7 @@ class PostgresConnection:
     def run(self, query: Query, /, **parameters: Any) -> int:
         statement = statement_of(query)
         answer = self._send(statement.text, [parameters[name] for name in statement.names])
-        self._answered(Session.arrived, answer)
+        self._answered(lambda session: session.arrived(answer))
         if statement.may_change:
             self._changes += answer.changed
         return answer.changed
@@ -226,6 +227,9 @@ class PostgresConnection:
             self._connect()
         self._is_begun = True
         self._send(_BEGIN_WRITING if self._writable else _BEGIN_READING)
+
+    def arrive(self) -> None:
+        self._answered(Session.arrive)
 
     def commit(self) -> list[object]:
         """Make the transaction durable; what it announced."""
@@ -297,12 +301,12 @@ class PostgresConnection:
             raise self._failed(error, values) from error
 
     def _tuples(self, answer: Answer) -> list[tuple[Any, ...]]:
-        return self._answered(Session.tuples, answer)
+        return self._answered(lambda session: session.tuples(answer))
 
-    def _answered(self, form: Callable[[Session, Answer], T], answer: Answer) -> T:
+    def _answered(self, answer_of: Callable[[Session], T]) -> T:
         session = self._opened()
         try:
-            answered = form(session, answer)
+            answered = answer_of(session)
             self._end_if_alone(session)
         except psycopg.Error as error:
             raise self._failed(error) from error

@@ -153,7 +153,7 @@ class Session:
         if self._wire.status == ConnStatus.BAD or not self._wire.pipeline_status:
             return
         try:
-            self._arrive()
+            self.arrive()
         finally:
             if self._wire.status != ConnStatus.BAD:
                 self._wire.exit_pipeline_mode()
@@ -177,10 +177,26 @@ class Session:
         for values in rows:
             self._send(text, values, Answer())
 
+    def arrive(self) -> None:
+        """Wait until all that was sent has been answered."""
+        if not self._waited_for:
+            return
+        self._wire.pipeline_sync()
+        self._waited_for.append(None)
+        self._flush()
+        try:
+            error = self._collect()
+        finally:
+            self._waited_for.clear()
+        if self._wire.status == ConnStatus.BAD:
+            raise psycopg.OperationalError(self._wire.get_error_message() or "the connection was lost")
+        if error is not None:
+            raise error
+
     def arrived(self, answer: Answer) -> PGresult:
         """What a statement was answered, waited for if need be."""
         if answer.result is None:
-            self._arrive()
+            self.arrive()
         if answer.result is None:
             raise psycopg.InterfaceError("a statement was left out behind one that failed")
         return answer.result
@@ -234,22 +250,6 @@ class Session:
         while self._wire.flush():
             if self._ready(select.POLLIN | select.POLLOUT) & ~select.POLLOUT:
                 self._wire.consume_input()
-
-    def _arrive(self) -> None:
-        """Wait until all that was sent has been answered."""
-        if not self._waited_for:
-            return
-        self._wire.pipeline_sync()
-        self._waited_for.append(None)
-        self._flush()
-        try:
-            error = self._collect()
-        finally:
-            self._waited_for.clear()
-        if self._wire.status == ConnStatus.BAD:
-            raise psycopg.OperationalError(self._wire.get_error_message() or "the connection was lost")
-        if error is not None:
-            raise error
 
     def _collect(self) -> psycopg.Error | None:
         """Give each answer its result, in the order of sending; what is wrong with the first that has none."""

@@ -161,6 +161,9 @@ class SqliteConnection:
         with _our_errors:
             self._driver.execute("BEGIN IMMEDIATE" if self._writable else "BEGIN")
 
+    def arrive(self) -> None:
+        """Nothing is ever on its way."""
+
     def commit(self) -> list[object]:
         """Make the transaction durable; what it announced."""
         with _our_errors:

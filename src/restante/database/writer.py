@@ -194,6 +194,8 @@ class Writer:
             if conn.announced:
                 for prepare in self._preparations:
                     prepare(conn)
+                # Commits are told by when they begin: not before all is held that this one is about.
+                conn.arrive()
             self._commit(conn, sum(work.size for work in works if work not in failed and work not in postponed))
         except BaseException as error:
             # Not even an exit may end this thread: others' requests wait for it. It ends whoever waits for this job.
