@@ -199,6 +199,23 @@ def _errors(outboxes: OutsideOutboxes, source: str) -> float:
     return values["restante_outbox_source_errors", source]
 
 
+async def test_any_number_of_outboxes_at_once(database: Database, tmp_path: Path) -> None:
+    shops = []
+    for number in range(20):
+        (tmp_path / str(number)).mkdir()
+        shop = in_sqlite(tmp_path / str(number))
+        shops.append(shop._replace(address=OutsideAddress(f"shop {number}", "sqlite", shop.address.url)))
+    device_id = await database.write(add_device)
+    for number, shop in enumerate(shops):
+        send(shop, device_id, [number, 1], [number, 2])
+    commits = Commits(database)
+    async with draining(database, *shops):
+        await commits.until(lambda: len(published(database, device_id)) == 40)
+    for number, shop in enumerate(shops):
+        assert [about for about in published(database, device_id) if about[0] == number] == [[number, 1], [number, 2]]
+        assert {status for _, status in shop.rows()} == {"DELIVERED"}
+
+
 async def test_one_that_is_away_at_the_start_disturbs_no_other_and_is_drained_when_it_comes(
     database: Database, tmp_path: Path, mariadb_alone: MariaDb
 ) -> None:
