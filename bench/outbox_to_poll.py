@@ -81,17 +81,21 @@ def _several(dispatchers: int) -> str:
     return "one dispatcher" if dispatchers == 1 else f"{dispatchers} dispatchers"
 
 
-def _fill(shared: Shared) -> None:
-    """All signals at once, committed and told as the server's own commands do."""
+def _fill(shared: Shared) -> float:
+    """All signals at once, committed and told as the server's own commands do; when they were about to be."""
+    filled_at = 0.0
 
     def work(conn: Connection) -> None:
+        nonlocal filled_at
         conn.run(_FILL, devices=DEVICES, signals=SIGNALS)
         conn.announce(Enqueued())
+        filled_at = time.monotonic()
 
     engine = PostgresEngine(shared.url, writers=1)
     with closing(Database(engine)) as database:
         tell_others(database, engine)
         database.write_now(work)
+    return filled_at
 
 
 def _drained(shared: Shared, dispatchers: int, redis_port: int) -> dict[str, float]:
@@ -169,8 +173,7 @@ async def _polled(shared: Shared, port: int, pid: int, tokens: list[str]) -> _Po
     while await asyncio.to_thread(_parked, port) < len(tokens):
         await asyncio.sleep(0.1)
     used_before = cpu_seconds([pid])
-    await asyncio.to_thread(_fill, shared)
-    started = time.monotonic()
+    started = await asyncio.to_thread(_fill, shared)
     async with asyncio.timeout(PATIENCE_SECONDS):
         await counted.all.wait()
     assert counted.signals == SIGNALS, counted.signals
