@@ -73,7 +73,7 @@ def asked(node: ServerProcess, path: str) -> tuple[int, Any]:
 
 
 def wait_for_answer(node: ServerProcess, path: str, status: int) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + 2 * PATIENCE_SECONDS
     while True:
         try:
             if asked(node, path)[0] == status:
