@@ -14,7 +14,7 @@ from restante.events import assertions, client_keys, clients
 from restante.events.assertions import Assertion
 from restante.events.clients import Registration
 from restante.events.oauth_wire import InvalidClient
-from tests.conftest import ENGINES, START_MS, ManualClock
+from tests.conftest import START_MS, ManualClock
 from tests.events.keys import assertion, jwks, private_key, public_pem
 
 AUDIENCE = "https://bank.example/token"
@@ -22,11 +22,6 @@ KEYS = client_keys.checked(jwks("ec-1", "rsa-1", "ed-1"))
 SECONDS_MAX = 300
 
 _COUNT = Query("count", "SELECT count(*) AS n FROM client_assertions")
-
-
-@pytest.fixture(params=ENGINES)
-def engine_name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def verified(text: str, now: float | None = None) -> Assertion:

@@ -58,6 +58,7 @@ def test_an_unknown_client_is_not_found(database: Database) -> None:
         database.read_now(client_status.show, "nobody")
 
 
+@pytest.mark.embedded
 def test_counts_are_taken_from_the_indexes_alone(database: Database) -> None:
     """With a million rows it must not read a single one of them, but the oldest."""
 

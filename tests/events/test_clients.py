@@ -10,7 +10,7 @@ from restante.events.clients import Registration
 from restante.identity import client_tokens, revisions, secret_tokens
 from restante.identity.callers import ClientRevoked
 from restante.web.paging import Window
-from tests.conftest import ENGINES, START_MS
+from tests.conftest import START_MS
 from tests.events.keys import jwks
 from tests.pki import TPP_DN
 
@@ -19,11 +19,6 @@ BY_KEY = Registration("a bank app", "private_key_jwt", "tpp", jwks=jwks("ec-1"))
 BY_CERTIFICATE = Registration("a bank app", "tls_client_auth", "tpp", subject_dn=TPP_DN)
 
 _ROWS = Query("rows", "SELECT * FROM event_clients")
-
-
-@pytest.fixture(params=ENGINES)
-def engine_name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def heard(database: Database) -> list[object]:

@@ -1,14 +1,7 @@
-import pytest
-
 from restante.database.database import Database
 from restante.events import event_audit
 from restante.web.paging import Window
-from tests.conftest import ENGINES, START_MS
-
-
-@pytest.fixture(params=ENGINES)
-def engine_name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+from tests.conftest import START_MS
 
 
 def test_what_was_done_is_listed_newest_first(database: Database) -> None:

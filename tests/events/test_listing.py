@@ -6,11 +6,9 @@ from restante.database.database import Database
 from restante.events import listing
 from restante.events.listing import EventFilter
 from restante.web.paging import Window
-from tests.conftest import ENGINES, START_MS, ManualClock
+from tests.conftest import START_MS, ManualClock
 from tests.events import bank
 from tests.events.publishers import SUB, UPDATED, publish
-
-pytestmark = pytest.mark.parametrize("engine_name", ENGINES)
 
 ALL = Window(100, 0)
 

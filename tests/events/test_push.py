@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
+from contextlib import ExitStack
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,17 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
 
 
 @pytest.fixture(scope="module")
-def receiver(tls: TlsFiles, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReceiverProcess]:
-    with receiving(tls, tmp_path_factory.mktemp("receiver") / "record") as receiver:
-        yield receiver
+def receivers_of(tls: TlsFiles, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], ReceiverProcess]]:
+    """One for the tests of each engine: it writes down by its paths what it was sent, and they use the same ones."""
+    with ExitStack() as opened:
+        yield cache(
+            lambda _engine: opened.enter_context(receiving(tls, tmp_path_factory.mktemp("receiver") / "record"))
+        )
+
+
+@pytest.fixture
+def receiver(receivers_of: Callable[[str], ReceiverProcess], engine_name: str) -> ReceiverProcess:
+    return receivers_of(engine_name)
 
 
 def options(tls: TlsFiles, *, timeout_seconds: float = 20.0, receivers_max: int = 8) -> PushOptions:

@@ -9,7 +9,7 @@ from restante.core.push_outcome import PushRules
 from restante.database.database import Database
 from restante.events import push_queue, receivers
 from restante.events.push_queue import Delivery, Holder, Result, Settled
-from tests.conftest import ENGINES, START_MS, ManualClock
+from tests.conftest import START_MS, ManualClock
 from tests.events.pushing import (
     acknowledge,
     add_client,
@@ -27,11 +27,6 @@ ONE, OTHER = Holder("one", 60_000), Holder("other", 60_000)
 TAKEN = Result(202)
 DOWN = Result(None, "no answer")
 REFUSED = Result(400, "it answered 400")
-
-
-@pytest.fixture(params=ENGINES)
-def engine_name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 class Queue:

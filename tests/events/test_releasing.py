@@ -7,13 +7,11 @@ from restante.events import event_audit, listing, receivers, releasing
 from restante.events.inbox import InboxChanged
 from restante.events.releasing import Decision
 from restante.web.paging import Window
-from tests.conftest import ENGINES, START_MS
+from tests.conftest import START_MS
 from tests.events import bank
 from tests.events.bank import Customer
 from tests.events.event_desk import poll
 from tests.events.publishers import rows
-
-pytestmark = pytest.mark.parametrize("engine_name", ENGINES)
 
 
 @pytest.fixture

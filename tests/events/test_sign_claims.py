@@ -1,12 +1,8 @@
-import pytest
-
 from restante.database.database import Database
 from restante.events import sign_claims
 from restante.events.sign_turns import START, Place
-from tests.conftest import ENGINES, ManualClock
+from tests.conftest import ManualClock
 from tests.events import bank
-
-pytestmark = pytest.mark.parametrize("engine_name", ENGINES)
 
 
 def taken(database: Database, limit: int, place: Place = START) -> tuple[int | None, list[int]]:

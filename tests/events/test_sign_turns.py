@@ -1,16 +1,11 @@
 import json
 
-import pytest
-
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import Query
 from restante.events import sign_turns
 from restante.events.sign_turns import SQL, START, Place
-from tests.conftest import ENGINES
 from tests.events import bank
-
-pytestmark = pytest.mark.parametrize("engine_name", ENGINES)
 
 _backlog = Query(
     "backlog",

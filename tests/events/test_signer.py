@@ -11,7 +11,7 @@ from restante.events.sign_pool import SignPool
 from restante.events.sign_turns import START
 from restante.events.signer import Signer
 from restante.identity.master_key import MasterKey
-from tests.conftest import ENGINES, START_MS
+from tests.conftest import START_MS
 from tests.events import bank
 from tests.events.publishers import (
     MASTER,
@@ -27,8 +27,6 @@ from tests.events.publishers import (
     signer_of,
     verified,
 )
-
-pytestmark = pytest.mark.parametrize("engine_name", ENGINES)
 
 PATIENCE_SECONDS = 60.0
 

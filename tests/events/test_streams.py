@@ -15,7 +15,7 @@ from restante.events.inbox import InboxChanged
 from restante.events.publishing import EventsToSign
 from restante.events.receivers import PushDue
 from restante.events.streams import PushTo, Stream, StreamRules, StreamWish
-from tests.conftest import ENGINES, ManualClock
+from tests.conftest import ManualClock
 from tests.events.pushing import add_client, add_event, event_of, receiver_of
 
 RULES = StreamRules(SUPPORTED_BY_DEFAULT, verification_seconds=60)
@@ -28,11 +28,6 @@ _LEFT = Query(
        WHERE i.client = :client AND i.status IN ('unsigned', 'ready') ORDER BY i.id""",
 )
 _OPEN_THROUGH = Query("open_through", "SELECT open_through FROM event_streams WHERE public_id = :public_id")
-
-
-@pytest.fixture(params=ENGINES)
-def engine_name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

@@ -9,17 +9,11 @@ from restante.core.errors import NotFound
 from restante.database.database import Database
 from restante.events import subscriptions
 from restante.events.subscriptions import AlreadySubscribed, Subscription, Wish
-from tests.conftest import ENGINES
 from tests.events.pushing import add_client, add_event, event_of, receiver_of
 
 URL = "https://tpp.example/hook"
 POLLING = Wish(None, "4.0", None)
 NOTIFIED = Wish(URL, "4.0", ("urn:uk:org:openbanking:events:resource-update",))
-
-
-@pytest.fixture(params=ENGINES)
-def engine_name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture
