@@ -1,6 +1,7 @@
 import threading
 from collections.abc import Hashable, Iterator
 from contextlib import closing
+from itertools import count
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from restante.database.connection import Connection
 from restante.database.engine import Engine
 from restante.database.hot import HotCall, HotOperation
 from restante.database.postgres import PostgresEngine
-from restante.database.turns import Turns
+from restante.database.turns import GATHERING_SECONDS, Turns
 from restante.database.writer import Writer
 from tests.database.notes import add, everything
 
@@ -31,10 +32,40 @@ def test_what_is_about_nothing_is_served_by_who_takes_it() -> None:
     assert turns.end(1) == []
 
 
-def test_what_comes_meanwhile_is_set_aside_for_who_is_at_it() -> None:
-    turns = Turns()
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def turns(clock: Clock) -> Turns:
+    return Turns(clock)
+
+
+def test_what_comes_while_somebody_has_only_just_begun_gathers_there(turns: Turns, clock: Clock) -> None:
+    first, second, third = call_about(7), call_about(8), call_about(9)
+    assert turns.begin(1, [first]) == [first]
+    assert turns.begin(2, [second]) == []
+    clock.now += 2 * GATHERING_SECONDS
+    assert turns.begin(2, [third]) == [third]
+    assert turns.end(1) == [second]
+    # It is the second now who has only just begun.
+    assert turns.begin(1, [second]) == []
+    assert turns.end(2) == [second]
+
+
+def test_what_comes_meanwhile_is_set_aside_for_who_is_at_it(turns: Turns, clock: Clock) -> None:
     first, second, third, other = call_about(7), call_about(7), call_about(7), call_about(8)
     assert turns.begin(1, [first]) == [first]
+    clock.now += 2 * GATHERING_SECONDS
     assert turns.begin(2, [second, other, third]) == [other]
     assert turns.end(2) == []
     assert turns.end(1) == [second, third]
@@ -62,6 +93,8 @@ class Gathering:
         self.is_at_work, self.may_go_on, self.all_told = threading.Event(), threading.Event(), threading.Event()
         self.operation: HotOperation[str, None] = HotOperation(self._add, about=lambda text: text[0])
         self.writer = Writer([engine.connect(writable=True) for _ in range(2)], [])
+        # A second passes whenever somebody looks: nobody has only just begun.
+        self.writer._turns = Turns(count(step=1.0).__next__)
         self._told: list[Any] = []
         self._asked = 0
 
