@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from restante.database.database import Database
 from restante.database.engine import Engine
@@ -23,6 +24,10 @@ START_MS = 1_800_000_000_000
 TESTS = Path(__file__).parent
 ON_BOTH_ENGINES = {"commands", "database", "delivery", "events", "identity", "models", "updates"}
 ENGINES = ("sqlite", "postgres")
+
+# How long an example takes says what else the machine does.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 class ManualClock:

@@ -236,7 +236,7 @@ def test_what_a_device_reads_is_the_signal_with_the_time_it_was_given(database: 
     ]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(

@@ -191,7 +191,7 @@ async def test_what_is_no_token(world: World, token: str) -> None:
     await refused(world, token)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     header=st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

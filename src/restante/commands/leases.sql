@@ -25,7 +25,7 @@ FROM (SELECT CAST(listed.value AS BIGINT) AS value
 -- Active commands whose time is over.
 SELECT id, command_id, site_id, status, expires_at FROM miner_commands
 WHERE site_id = :site_id AND finished_at IS NULL AND expires_at <= :now_ms
-ORDER BY expires_at LIMIT :rows_max
+ORDER BY expires_at, id LIMIT :rows_max
 
 -- name: expire
 -- Ends a command that nobody may be handed any more. Who held it last is kept.
@@ -37,7 +37,7 @@ SELECT id, command_id, site_id, status, lease_owner, lease_until, attempt, nonce
     retry_count, max_retries, retry_backoff_sec
 FROM miner_commands
 WHERE site_id = :site_id AND status IN ('dispatched', 'running') AND lease_until <= :now_ms
-ORDER BY lease_until LIMIT :rows_max
+ORDER BY lease_until, id LIMIT :rows_max
 
 -- name: offer_again
 -- Takes the command from its holder; at once ready if its back-off has passed meanwhile.
@@ -59,7 +59,7 @@ UPDATE miner_commands SET next_attempt_at = NULL
 WHERE id IN (
     SELECT id FROM miner_commands
     WHERE site_id = :site_id AND status = 'pending' AND next_attempt_at IS NOT NULL AND next_attempt_at <= :now_ms
-    ORDER BY next_attempt_at LIMIT :rows_max
+    ORDER BY next_attempt_at, id LIMIT :rows_max
 )
 
 -- name: sites_due
