@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,9 +101,13 @@ class ServerProcess:
         return self.process.wait(within_seconds)
 
     def end(self) -> None:
-        """Whatever it is doing, it is over after this."""
+        """Whatever it is doing, it is over after this, as are those it has started: `faketime` outlives nobody."""
         if self._process is not None and self._process.poll() is None:
+            started = self.workers()
             self.kill()
+            for pid in started:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def log_text(self) -> str:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
