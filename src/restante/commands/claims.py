@@ -245,7 +245,7 @@ class _Claiming:
                 at = window.frees_at_ms(self._now_ms)
                 look_again_ms = at if look_again_ms is None else min(at, look_again_ms)
         return claimed._replace(
-            held_back=held_back, look_again_ms=look_again_ms, held_kinds=tuple(kinds), horizon=horizon
+            held_back=held_back, look_again_ms=look_again_ms, held_kinds=tuple(sorted(kinds)), horizon=horizon
         )
 
     def _choose(self, wanted: Claim, queue: _Queue) -> tuple[list[_Ready], bool]:
