@@ -394,3 +394,13 @@ def test_commits_about_one_thing_are_told_in_the_order_they_were_committed_in(
         may_go_on.set()
         database.close()
     assert heard == ["first", "second"]
+
+
+def test_rows_before_one_that_cannot_be_kept_are_undone_with_it(postgres_engine: PostgresEngine) -> None:
+    database = Database(postgres_engine)
+    try:
+        with pytest.raises(BadInput):
+            database.write_now(lambda conn: conn.run_many(ADD, [{"text": "a"}, {"text": "b\0"}]))
+        assert database.read_now(everything) == []
+    finally:
+        database.close()

@@ -179,13 +179,14 @@ class PostgresConnection:
         if not values:
             return
         session = self._opened()
+        # Counted first: one that cannot be sent has others before it, which were.
+        self._changes += len(values)
         try:
             session.open()
             session.send_many(statement.text, values)
             self._end_if_alone(session)
         except psycopg.Error as error:
             raise self._failed(error, *values) from error
-        self._changes += len(values)
 
     def announce(self, event: object, /) -> None:
         self._announced.append(event)
