@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 DATA ?= data
 LISTEN ?= 127.0.0.1:8080
 
-.PHONY: run test failed-again faults check install install-test lock bench format clean
+.PHONY: run test failed-again faults explore check install install-test lock bench format clean
 
 run: install
 	@$(BIN)/restante serve --data $(DATA) --listen $(LISTEN)
@@ -57,6 +57,11 @@ faults: install-test
 	RESTANTE_FAULT_KILLS=30 RESTANTE_FAULT_STOPS=30 RESTANTE_FAULT_BACK_SECONDS=3 \
 		$(BIN)/pytest -q tests/faults/test_nodes_kill.py tests/faults/test_nodes_stop.py tests/faults/test_nodes_failover.py \
 		tests/faults/test_commands_kill.py tests/faults/test_events_kill.py -k "not found"
+
+# Examples nobody has tried yet, many times as many, for the tests that make up their own. `make test` always tries the same.
+explore: install-test
+	RESTANTE_EXAMPLES_TIMES=20 $(BIN)/pytest -q -n 2 tests/models
+	RESTANTE_EXAMPLES_TIMES=20 $(BIN)/pytest -q -n 2 -m hypothesis
 
 format: install-test
 	$(BIN)/ruff format .

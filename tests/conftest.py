@@ -15,6 +15,7 @@ from restante.database.engine import Engine
 from restante.database.postgres import PostgresEngine
 from restante.database.sqlite import SqliteEngine
 from tests.databases import FreshDatabases, FreshFiles, FreshPostgres, write_migrated
+from tests.examples import ALWAYS_THE_SAME, TIMES
 from tests.services.mariadb import MariaDb, running_mariadb
 from tests.services.postgres import PostgresServer, postgres_server
 from tests.services.redis import PASSWORD as REDIS_PASSWORD
@@ -26,7 +27,13 @@ ON_BOTH_ENGINES = {"commands", "database", "delivery", "events", "identity", "mo
 ENGINES = ("sqlite", "postgres")
 
 # How long an example takes says what else the machine does.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "patient",
+    deadline=None,
+    derandomize=ALWAYS_THE_SAME,
+    max_examples=100 * TIMES,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("patient")
 
 

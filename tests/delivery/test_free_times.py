@@ -6,6 +6,7 @@ from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import Query
 from restante.delivery import free_times
+from tests.examples import TIMES
 
 _ADD = Query(
     "add",
@@ -49,7 +50,7 @@ def test_times_are_read_on_where_a_piece_does_not_reach(database: Database, monk
     assert given_times(database, 1, ("x", 0), ("x", 0)) == [3, 4]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=60 * TIMES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     st.sets(st.tuples(st.sampled_from("xy"), st.integers(0, 12))),
     st.lists(st.tuples(st.sampled_from("xy"), st.integers(0, 12)), min_size=1, max_size=12),

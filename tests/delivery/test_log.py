@@ -15,6 +15,7 @@ from restante.delivery.log import LogEntry, Published, Reading
 from restante.delivery.signals import Signal
 from tests.conftest import START_MS, ManualClock
 from tests.delivery.rows import add_device, published, signal
+from tests.examples import TIMES
 
 ROWS = Query("rows", "SELECT ms, n, type, ts_ms FROM device_update_log WHERE device_id = :device_id ORDER BY n")
 
@@ -236,7 +237,7 @@ def test_what_a_device_reads_is_the_signal_with_the_time_it_was_given(database: 
     ]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=40 * TIMES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(

@@ -19,6 +19,7 @@ from restante.identity.master_key import MasterKey
 from restante.identity.signing_keys import SigningKeys
 from restante.updates import devices
 from tests.conftest import ManualClock
+from tests.examples import TIMES
 from tests.identity.population import add_device, add_user
 
 MASTER = MasterKey(bytes(32))
@@ -191,7 +192,7 @@ async def test_what_is_no_token(world: World, token: str) -> None:
     await refused(world, token)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=200 * TIMES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     header=st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

@@ -4,6 +4,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from tests.databases import FreshDatabases
+from tests.examples import TIMES
 
 
 class Machine(RuleBasedStateMachine):
@@ -16,7 +17,7 @@ def try_machine(machine: type[Machine], fresh: FreshDatabases, *, examples: int,
     run_state_machine_as_test(
         type(machine.__name__, (machine,), {"fresh": fresh}),
         settings=settings(
-            max_examples=fresh.share(examples),
+            max_examples=fresh.share(examples) * TIMES,
             stateful_step_count=steps,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -26,7 +26,7 @@ from restante.delivery.log import Published
 from restante.delivery.outbox import OutboxRow
 from restante.delivery.signals import Signal
 from tests.conftest import ManualClock
-from tests.databases import FreshDatabases
+from tests.databases import FreshDatabases, FreshPostgres
 from tests.delivery.rows import add_device
 from tests.models.machines import Machine, try_machine
 from tests.models.plain_delivery import KEEP, SLACK, Client, Log, Row
@@ -149,15 +149,22 @@ class Delivery(Machine):
     # Rules: dispatchers.
 
     def claimable(self, batch: int) -> list[Row]:
-        now_ms = self.clock.now_ms
+        """On PostgreSQL a claim is content with what it finds among the oldest rows, unless that is nothing."""
+        pending = self.pending()
+        for batches in outbox.LOOKED_AT_BATCHES if isinstance(self.fresh, FreshPostgres) else ():
+            if due := self.due(pending[: batches * batch])[:batch]:
+                return due
+        return self.due(pending)[:batch]
+
+    def due(self, rows: list[Row]) -> list[Row]:
         held_back: set[int] = set()
         due = []
-        for row in self.pending():
-            if row.waits(now_ms):
+        for row in rows:
+            if row.waits(self.clock.now_ms):
                 held_back.add(row.device)
             elif row.device not in held_back:
                 due.append(row)
-        return due[:batch]
+        return due
 
     def pending(self) -> list[Row]:
         return [row for row in self.rows.values() if row.status == "PENDING"]

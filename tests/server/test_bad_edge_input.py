@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from restante.web.routes import Route
+from tests.examples import TIMES
 from tests.server.good_edge_bodies import READ_BY_THEMSELVES
 from tests.server.inhabited import Inhabited, fill_path
 from tests.server.knocker import JSON, Knocker, check_refusal
@@ -214,7 +215,7 @@ def test_random_batches(knocker: Knocker, route: Route) -> None:
     entries = st.dictionaries(st.sampled_from(names), JSON_VALUES).map(lambda some: {**good[listed][0], **some})
     batches = st.lists(entries | JSON_VALUES, max_size=5).map(lambda some: {**good, "record_count": None, listed: some})
 
-    @settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=50 * TIMES, deadline=None, suppress_health_check=list(HealthCheck))
     @given(batches | JSON_VALUES)
     def knock(body: Any) -> None:
         answer = knocker.send(route, json.dumps(body).encode())

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from restante.server.openapi import TEXT_IDS
 from restante.updates.pages import PAGE
 from restante.web.routes import Query, Route
+from tests.examples import TIMES
 from tests.server.good_bodies import BODIES
 from tests.server.inhabited import Inhabited, fill_path
 from tests.server.knocker import JSON, Knocker, check_refusal
@@ -364,7 +365,7 @@ def test_random_bodies(knocker: Knocker, route: Route, place: int) -> None:
     names = st.sampled_from(sorted(good)) if good else st.nothing()
     changed = st.dictionaries(names, JSON_VALUES, min_size=1, max_size=3).map(lambda some: {**good, **some})
 
-    @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=25 * TIMES, deadline=None, suppress_health_check=list(HealthCheck))
     @given(changed | JSON_VALUES)
     def knock(body: Any) -> None:
         answer = knocker.send(route, json.dumps(body).encode())
