@@ -1,7 +1,17 @@
+import re
+from pathlib import Path
+
+import pytest
+
 from restante.database.database import Database
 from restante.events import event_audit
+from restante.events.releasing import Decision
 from restante.web.paging import Window
-from tests.conftest import START_MS
+from tests.conftest import START_MS, ManualClock
+
+DAY = 86_400
+EVENTS = ("event.published", "event.released", "event.dropped", "events.released", "events.dropped")
+OTHERS = ("client.registered", "client.rotated", "stream.status_changed", "event_key.rotated", "event_key.withdrawn")
 
 
 def test_what_was_done_is_listed_newest_first(database: Database) -> None:
@@ -23,3 +33,46 @@ def test_of_one_client(database: Database) -> None:
         database.write_now(event_audit.record, "me", "done", client_id, {})
     page = database.read_now(event_audit.list_page, "b", Window(10, 0))
     assert [each.client_id for each in page.items] == ["b"]
+
+
+def kept(database: Database) -> list[str]:
+    return [each.event for each in database.read_now(event_audit.list_page, None, Window(100, 0)).items]
+
+
+def test_what_was_done_to_events_is_forgotten_after_its_time(database: Database, clock: ManualClock) -> None:
+    for event in EVENTS:
+        database.write_now(event_audit.record, "me", event, "a", {})
+    clock.advance(1)
+    database.write_now(event_audit.record, "me", "event.published", "a", {})
+    clock.advance(DAY - 1)
+    assert database.write_now(event_audit.forget_old, DAY) == 0
+    clock.advance(0.5)
+    assert database.write_now(event_audit.forget_old, DAY) == len(EVENTS)
+    assert kept(database) == ["event.published"]
+
+
+def test_what_was_done_to_clients_keys_and_streams_is_kept(database: Database, clock: ManualClock) -> None:
+    for event in (*OTHERS, "event.published"):
+        database.write_now(event_audit.record, "me", event, "a", {})
+    clock.advance(10_000 * DAY)
+    assert database.write_now(event_audit.forget_old, DAY) == 1
+    assert kept(database) == [*reversed(OTHERS)]
+
+
+def test_every_action_that_is_recorded_is_one_or_the_other() -> None:
+    """What somebody records under a new name must be decided about, too."""
+    source = Path(event_audit.__file__).parent
+    texts = [path.read_text() for path in source.glob("*.py")]
+    recorded = {name for text in texts for name in re.findall(r'record\(conn, [\w.]+, f?"([^"]+)"', text)}
+    spelled = {name.replace("{decision}", decision) for name in recorded for decision in Decision}
+    assert spelled == {*EVENTS, *OTHERS, "client.suspended", "client.resumed"}
+
+
+def test_a_sweep_is_bounded_and_passes_over_what_is_kept(
+    database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_audit, "ROWS_MAX", 2)
+    for event in (*OTHERS, *EVENTS):
+        database.write_now(event_audit.record, "me", event, "a", {})
+    clock.advance(1)
+    assert [database.write_now(event_audit.forget_old, 0) for _ in range(4)] == [2, 2, 1, 0]

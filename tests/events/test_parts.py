@@ -5,10 +5,12 @@ import pytest
 from restante.database.database import Database
 from restante.database.queries import Query
 from restante.database.writer import ForeignCommit
+from restante.delivery.retention import Retention
+from restante.events import event_audit
 from restante.events.inbox import InboxChanged
-from restante.events.parts import EventsOptions
+from restante.events.parts import DAY_SECONDS, EventsOptions
 from restante.identity.callers import ClientRevoked
-from tests.conftest import START_MS
+from tests.conftest import START_MS, ManualClock
 from tests.events import bank
 from tests.events.bank import Customer
 from tests.events.polling import Desk
@@ -77,3 +79,13 @@ async def test_sweeps_and_services_are_there(database: Database) -> None:
     parts = Desk(database).parts
     assert "clients' presence" in dict(parts.services())
     assert [await asyncio.to_thread(database.write_now, sweep) for sweep in parts.sweeps()] == [0] * len(parts.sweeps())
+
+
+@pytest.mark.parametrize(("days", "removed"), [(1, 1), (3, 0), (0, 0)])
+async def test_what_was_done_to_events_is_swept_unless_it_is_kept_for_ever(
+    database: Database, clock: ManualClock, days: int, removed: int
+) -> None:
+    database.write_now(event_audit.record, "me", "event.published", "a", {})
+    clock.advance(2 * DAY_SECONDS)
+    desk = Desk(database, EventsOptions(keep_audit_days=days))
+    assert await Retention(database, desk.parts.sweeps()).run_once() == removed

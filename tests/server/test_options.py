@@ -128,3 +128,8 @@ def test_who_issues_tokens_where_nothing_is_said() -> None:
     assert event_issuer(Settings(public_url="https://a.example")) == "https://a.example"
     assert event_issuer(Settings(listen=PLAIN)) == f"http://{PLAIN}"
     assert token_options(Settings(listen=PLAIN)).signer.header_issuer == f"http://{PLAIN}"
+
+
+def test_how_long_what_is_done_with_is_kept_arrives() -> None:
+    options = events_options(Settings(events_keep_acknowledged_days=7, events_keep_audit_days=8))
+    assert (options.keep_acknowledged_days, options.keep_audit_days) == (7, 8)

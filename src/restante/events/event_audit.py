@@ -1,4 +1,8 @@
-"""What operators did to clients of event polling: who, when, what. Rows are added and never changed."""
+"""What operators did to clients of event polling, to keys and to events: who, when, what.
+
+Rows are added and never changed. Who published, released or dropped an event is a row for each of them and is forgotten
+after a while; who let a client in, or had a key replaced, is kept for ever: such rows are few, and asked for late.
+"""
 
 from typing import Any
 
@@ -10,6 +14,9 @@ from restante.web.ask import INT64_MAX
 from restante.web.paging import Page, Window, page_of
 
 SQL = queries_beside(__file__)
+
+# As many as are good for one transaction.
+ROWS_MAX = 1000
 
 
 class AuditedAction(msgspec.Struct, frozen=True):
@@ -32,6 +39,11 @@ def list_page(conn: Connection, client_id: str | None, window: Window) -> Page[A
     before = window.after or INT64_MAX
     rows = conn.all(SQL.actions, client_id=client_id, before=before, limit=window.limit + 1)
     return page_of(rows, window, "id", _view)
+
+
+def forget_old(conn: Connection, keep_seconds: int) -> int:
+    """Remove who did what to events longer ago than that; how many rows."""
+    return conn.run(SQL.forget_old, before_ms=conn.now_ms - keep_seconds * 1000, limit=ROWS_MAX)
 
 
 def _view(row: Row) -> AuditedAction:

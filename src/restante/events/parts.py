@@ -13,6 +13,7 @@ from restante.database.database import Database
 from restante.database.writer import ForeignCommit
 from restante.delivery.presence import Presence
 from restante.delivery.retention import Sweep
+from restante.events import event_audit
 from restante.events.eviction import evict, write_last_poll
 from restante.events.fast_poll import FastPoll
 from restante.events.inbox import InboxChanged
@@ -31,11 +32,12 @@ DAY_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsOptions:
-    """This protocol's settings."""
+    """This protocol's settings. With `keep_audit_days` 0 it is never forgotten who did what to events."""
 
     base: str = "/open-banking/v4.0"
     poll: PollOptions = field(default_factory=PollOptions)
     keep_acknowledged_days: int = 30
+    keep_audit_days: int = 365
     tokens: TokenOptions = field(default_factory=TokenOptions)
 
     def bases(self) -> list[str]:
@@ -69,7 +71,10 @@ class EventsParts:
 
     def sweeps(self) -> list[Sweep]:
         keep_seconds = self._options.keep_acknowledged_days * DAY_SECONDS
-        return [partial(evict, keep_seconds=keep_seconds), *self.tokens.sweeps()]
+        sweeps: list[Sweep] = [partial(evict, keep_seconds=keep_seconds), *self.tokens.sweeps()]
+        if days := self._options.keep_audit_days:
+            sweeps.append(partial(event_audit.forget_old, keep_seconds=days * DAY_SECONDS))
+        return sweeps
 
     def tick(self, now: float) -> None:
         self.poll.tick(now)

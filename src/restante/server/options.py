@@ -139,6 +139,7 @@ def events_options(settings: Settings, *, is_shared: bool = False) -> EventsOpti
         tokens=token_options(settings, is_shared=is_shared),
         base=settings.events_base,
         keep_acknowledged_days=settings.events_keep_acknowledged_days,
+        keep_audit_days=settings.events_keep_audit_days,
         poll=EventPollOptions(
             inbox=InboxOptions(
                 redelivery_after_ms=settings.redelivery_after_sec * 1000,

@@ -330,6 +330,9 @@ class Settings:
     events_keep_acknowledged_days: Annotated[
         int, Whole(0, 3650), "How long acknowledged events are kept before they are evicted."
     ] = 30
+    events_keep_audit_days: Annotated[
+        int, Whole(0, 3650), "How long the record of who published, released or dropped events is kept; 0: for ever."
+    ] = 365
     event_issuer: Annotated[
         str | None,
         Uri(),
