@@ -56,7 +56,7 @@ failed-again:
 faults: install-test
 	RESTANTE_FAULT_KILLS=30 RESTANTE_FAULT_STOPS=30 RESTANTE_FAULT_BACK_SECONDS=3 \
 		$(BIN)/pytest -q tests/faults/test_nodes_kill.py tests/faults/test_nodes_stop.py tests/faults/test_nodes_failover.py \
-		tests/faults/test_commands_kill.py tests/faults/test_events_kill.py -k "not found"
+		tests/faults/test_commands_kill.py tests/faults/test_events_kill.py tests/faults/test_push_kill.py -k "not found"
 
 # Examples nobody has tried yet, many times as many, for the tests that make up their own. `make test` always tries the same.
 explore: install-test

@@ -25,10 +25,21 @@ class ReceiverProcess:
 
     def asked(self, path: str | None = None) -> list[dict[str, Any]]:
         """Every request so far, or those to the path, in their order."""
+        entries = [entry for entry in self._entries() if "first" in entry]
+        return [entry for entry in entries if path is None or entry["first"].split(" ")[1] == path]
+
+    def answered(self) -> dict[int, dict[str, Any]]:
+        """What moody answers were and when, by the number of the request."""
+        return {entry["answers"]: entry for entry in self._entries() if "answers" in entry}
+
+    def calm_down(self) -> None:
+        """From now on every mood is good."""
+        self._record.with_name(f"{self._record.name}.calm").touch()
+
+    def _entries(self) -> list[dict[str, Any]]:
         text = self._record.read_text() if self._record.exists() else ""
         # A line that is being written has no end yet.
-        entries = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-        return [entry for entry in entries if path is None or entry["first"].split(" ")[1] == path]
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def bodies(self, path: str) -> list[str]:
         return [entry["body"] for entry in self.asked(path)]

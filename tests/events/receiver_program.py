@@ -12,14 +12,18 @@
     /close-after           202, and closes the connection without having said so
     /early                 103 before the 202
     /twice                 a second answer behind the first
+    /moody/NAME            after a moment mostly 202, now and then 400, 503, or nothing; always 202 once there is a file
+                           of the record's name and `.calm` behind it
 
-Every request is written to the record as a line of JSON before it is answered.
+Every request is written to the record as a line of JSON before it is answered, and of moody answers when and what.
 """
 
 import asyncio
 import json
+import random
 import ssl
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -35,6 +39,8 @@ class Receiver:
         self._record = record
         self._asked: Counter[str] = Counter()
         self._connections = 0
+        self._requests = 0
+        self._calm = record.with_name(f"{record.name}.calm")
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
@@ -57,9 +63,14 @@ class Receiver:
     def _write_down(
         self, connection: int, first: str, headers: dict[str, str], body: bytes, certificate: object
     ) -> None:
+        self._requests += 1
         entry = {"connection": connection, "first": first, "headers": headers, "body": body.decode()}
+        numbered = {**entry, "n": self._requests, "arrived": time.monotonic()}
+        self._add({**numbered, "certificate": bool(certificate)})
+
+    def _add(self, entry: dict[str, object]) -> None:
         with self._record.open("a") as record:
-            record.write(json.dumps({**entry, "certificate": bool(certificate)}) + "\n")
+            record.write(json.dumps(entry) + "\n")
 
     async def _answer(self, path: str, writer: asyncio.StreamWriter) -> bool:
         """Whether the connection goes on."""
@@ -89,8 +100,22 @@ class Receiver:
                 await self._endlessly(writer, b"HTTP/1.1 202 X\r\ncontent-length: 100000000\r\n\r\n", CHUNK)
             case "close-after":
                 writer.write(plain(202))
+            case "moody":
+                return await self._answer_moodily(path, writer)
         await writer.drain()
         return kind not in ("hang-up", "garbage", "close-after")
+
+    async def _answer_moodily(self, path: str, writer: asyncio.StreamWriter) -> bool:
+        # Nothing has come between its being written down and this.
+        n, chance = self._requests, random.Random(f"{path} {self._asked[path]}")
+        await asyncio.sleep(chance.uniform(0.0, 0.03))
+        status = 202 if self._calm.exists() else chance.choices([202, 400, 503, None], [80, 8, 8, 4])[0]
+        # Before it is sent: whoever has read the answer may do what comes next at once.
+        self._add({"answers": n, "status": status, "ended": time.monotonic()})
+        if status is not None:
+            writer.write(plain(status))
+            await writer.drain()
+        return status is not None
 
     @staticmethod
     async def _endlessly(writer: asyncio.StreamWriter, head: bytes, chunk: bytes) -> None:

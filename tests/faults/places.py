@@ -9,7 +9,7 @@ from restante.database.database import Database
 from restante.server.setting_kinds import DatabaseAddress
 from restante.server.settings import Settings
 from tests.faults.nodes_cluster import Cluster
-from tests.faults.server_process import Finished, Prepared, ServerProcess, prepare, run_command
+from tests.faults.server_process import PROGRAM, Finished, Prepared, ServerProcess, prepare, run_command
 
 
 class Place(ABC):
@@ -54,14 +54,15 @@ class Alone(Place):
 
 
 class TwoNodes(Place):
-    def __init__(self, cluster: Cluster, *flags: str) -> None:
+    def __init__(self, cluster: Cluster, *flags: str, command: tuple[str, ...] = (PROGRAM,)) -> None:
         self._cluster = cluster
+        self._command = command
         self._flags = flags
         self.prepared = cluster.prepared
         self.nodes = []
 
     def start(self) -> None:
-        self.nodes = [self._cluster.add(*self._flags) for _ in range(2)]
+        self.nodes = [self._cluster.add(*self._flags, command=self._command) for _ in range(2)]
         self._cluster.wait_until_ready()
 
     def opened(self) -> AbstractContextManager[Database]:

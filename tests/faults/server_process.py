@@ -57,6 +57,8 @@ class ServerProcess:
         self.log_path = data.parent / f"{data.name}.log"
         self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
+        # From when to when it was being killed, each time.
+        self.deaths: list[tuple[float, float]] = []
 
     def start(self) -> None:
         with self.log_path.open("ab") as log:
@@ -91,8 +93,10 @@ class ServerProcess:
 
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nothing is said."""
+        before = time.monotonic()
         self.process.kill()
         self.process.wait(PATIENCE_SECONDS)
+        self.deaths.append((before, time.monotonic()))
 
     def tell(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
