@@ -18,24 +18,21 @@ SELECT site.value,
 FROM json_each(:sites) AS site
 
 -- name: window_ends@postgres
--- PostgreSQL takes a JSON list apart by another function.
-SELECT site.value,
-    (SELECT d.n FROM command_dispatches AS d
-     WHERE d.site_id = site.value AND d.command_type = :command_type AND d.dispatched_at <= :ahead
-     ORDER BY d.dispatched_at DESC, d.n DESC LIMIT 1) AS newest_n,
-    (SELECT d.dispatched_at FROM command_dispatches AS d
-     WHERE d.site_id = site.value AND d.command_type = :command_type AND d.dispatched_at <= :ahead
-     ORDER BY d.dispatched_at DESC, d.n DESC LIMIT 1) AS newest_at,
-    (SELECT d.n FROM command_dispatches AS d
-     WHERE d.site_id = site.value AND d.command_type = :command_type
-        AND d.dispatched_at > :past AND d.dispatched_at <= :ahead
-     ORDER BY d.dispatched_at, d.n LIMIT 1) AS oldest_n,
-    (SELECT d.dispatched_at FROM command_dispatches AS d
-     WHERE d.site_id = site.value AND d.command_type = :command_type
-        AND d.dispatched_at > :past AND d.dispatched_at <= :ahead
-     ORDER BY d.dispatched_at, d.n LIMIT 1) AS oldest_at
+-- PostgreSQL takes a JSON list apart by another function, and gives both columns of one seek by LATERAL.
+SELECT site.value, newest.n, newest.dispatched_at, oldest.n, oldest.dispatched_at
 FROM (SELECT CAST(listed.value AS BIGINT) AS value
       FROM json_array_elements_text(CAST(:sites AS json)) AS listed (value)) AS site
+LEFT JOIN LATERAL (
+    SELECT d.n, d.dispatched_at FROM command_dispatches AS d
+    WHERE d.site_id = site.value AND d.command_type = :command_type AND d.dispatched_at <= :ahead
+    ORDER BY d.dispatched_at DESC, d.n DESC LIMIT 1
+) AS newest ON TRUE
+LEFT JOIN LATERAL (
+    SELECT d.n, d.dispatched_at FROM command_dispatches AS d
+    WHERE d.site_id = site.value AND d.command_type = :command_type
+        AND d.dispatched_at > :past AND d.dispatched_at <= :ahead
+    ORDER BY d.dispatched_at, d.n LIMIT 1
+) AS oldest ON TRUE
 
 -- name: insert_dispatch
 -- One hand-out more.

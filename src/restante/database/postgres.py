@@ -52,7 +52,8 @@ CONNECTION_DEFAULTS = {
 }
 # As many as the server has room for in every connection (max_locks_per_transaction).
 LOCKS_MAX = 64
-_BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+# As the session is set up: by the last committed, statement by statement, and writing.
+_BEGIN_WRITING = "BEGIN"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _NOW = "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT) AS now_ms"
 _LOCK = f"SELECT pg_advisory_xact_lock(key), {_NOW} FROM unnest(CAST($1 AS BIGINT[])) AS key"  # noqa: S608

@@ -21,11 +21,12 @@ from typing import Any
 
 import psycopg
 from psycopg.abc import Transformer as TransformerOfDriver
-from psycopg.adapt import Buffer, PyFormat, Transformer
+from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGresult
-from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
+
+from restante.database.postgres_values import Types, encoded, formats_of
 
 # So many statements are kept before they are sent without being asked for: what the server answers must be read too.
 UNSENT_MAX = 500
@@ -36,6 +37,8 @@ _SET_UP = """
 SET lock_timeout = '10s';
 SET idle_in_transaction_session_timeout = '60s';
 SET client_min_messages = warning;
+SET default_transaction_isolation = 'read committed';
+SET default_transaction_read_only = off;
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
 """
 # Statements are seeks by an index, written to be run alike whatever their values are. They are planned once in a
@@ -47,18 +50,6 @@ SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 SET random_page_cost = 1.1
 """
-
-
-class _WholeDumper(Int8Dumper):
-    """Every whole number as 64 bits, so that a statement is prepared once and not once for each magnitude."""
-
-    def dump(self, obj: int) -> Buffer | None:
-        return super().dump(int(obj))
-
-
-class _WholeBinaryDumper(Int8BinaryDumper):
-    def dump(self, obj: int) -> Buffer | None:
-        return super().dump(int(obj))
 
 
 class Answer:
@@ -85,19 +76,21 @@ class Answer:
 class _Preparation(Answer):
     """The answer to the preparing of a statement, which is not prepared if that failed."""
 
-    __slots__ = ("_key", "_names")
+    __slots__ = ("_key", "_prepared")
 
-    def __init__(self, names: dict["_Key", bytes], key: "_Key") -> None:
+    def __init__(self, prepared: "dict[_Key, _Prepared]", key: "_Key") -> None:
         super().__init__()
-        self._names = names
+        self._prepared = prepared
         self._key = key
 
     def failed(self) -> None:
-        self._names.pop(self._key, None)
+        self._prepared.pop(self._key, None)
 
 
-# A statement's text, and the kinds of its values.
-_Key = tuple[str, tuple[int, ...]]
+# A statement's text, and the types of its values.
+_Key = tuple[str, Types]
+# What the server knows it by, and in what form the values are sent.
+_Prepared = tuple[bytes, list[Format]]
 
 
 class Session:
@@ -105,15 +98,14 @@ class Session:
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         driver = self._driver = psycopg.connect(**parameters, autocommit=True)
-        for kind in (int, bool):
-            driver.adapters.register_dumper(kind, _WholeDumper)
-            driver.adapters.register_dumper(kind, _WholeBinaryDumper)
         self.version = driver.info.server_version
         self.encoding = driver.info.parameter_status("server_encoding")
         self._wire = driver.pgconn
-        self._socket = select.poll()
+        self._hears, self._hears_or_takes = select.poll(), select.poll()
+        self._hears.register(self._wire.socket, select.POLLIN)
+        self._hears_or_takes.register(self._wire.socket, select.POLLIN | select.POLLOUT)
         self._transformer: TransformerOfDriver = Transformer(driver)
-        self._names: dict[_Key, bytes] = {}
+        self._prepared: dict[_Key, _Prepared] = {}
         self._made = 0
         self._waited_for: deque[Answer | None] = deque()
         self._unsent = 0
@@ -131,7 +123,7 @@ class Session:
         driver = self._driver
         if driver.closed:
             return True
-        if not self._ready(select.POLLIN, wait_ms=0):
+        if not self._hears.poll(0):
             return False
         try:
             driver.execute("SELECT 1")
@@ -143,9 +135,9 @@ class Session:
         """From here on, wait for nothing that nobody wants to know."""
         if self._wire.pipeline_status:
             return
-        if len(self._names) > PREPARED_MAX:
+        if len(self._prepared) > PREPARED_MAX:
             self._driver.execute("DEALLOCATE ALL")
-            self._names.clear()
+            self._prepared.clear()
         self._wire.enter_pipeline_mode()
 
     def end(self) -> None:
@@ -229,26 +221,27 @@ class Session:
         return self._transformer
 
     def _send(self, text: str, values: Sequence[Any], answer: Answer) -> None:
-        transformer = self._transformer
-        sent = transformer.dump_sequence(values, [PyFormat.AUTO] * len(values))
-        key = (text, transformer.types or ())
-        name = self._names.get(key)
-        if name is None:
-            self._made += 1
-            name = self._names[key] = b"restante_%d" % self._made
-            self._wire.send_prepare(name, text.encode(), key[1])
-            self._waited_for.append(_Preparation(self._names, key))
-        self._wire.send_query_prepared(name, sent, transformer.formats, Format.BINARY)
+        sent, types = encoded(values)
+        prepared = self._prepared.get((text, types)) or self._prepare(text, types)
+        self._wire.send_query_prepared(prepared[0], sent, prepared[1], Format.BINARY)
         self._waited_for.append(answer)
         self._unsent += 1
         if self._unsent >= UNSENT_MAX:
             self._flush()
 
+    def _prepare(self, text: str, types: Types) -> _Prepared:
+        self._made += 1
+        key, prepared = (text, types), (b"restante_%d" % self._made, formats_of(types))
+        self._prepared[key] = prepared
+        self._wire.send_prepare(prepared[0], text.encode(), types)
+        self._waited_for.append(_Preparation(self._prepared, key))
+        return prepared
+
     def _flush(self) -> None:
         """Send what is kept, reading what comes meanwhile, so that both sides can go on."""
         self._unsent = 0
         while self._wire.flush():
-            if self._ready(select.POLLIN | select.POLLOUT) & ~select.POLLOUT:
+            if any(ready & ~select.POLLOUT for _, ready in self._hears_or_takes.poll()):
                 self._wire.consume_input()
 
     def _collect(self) -> psycopg.Error | None:
@@ -256,7 +249,7 @@ class Session:
         wire, waited_for, first = self._wire, self._waited_for, None
         while waited_for:
             if wire.is_busy():
-                self._ready(select.POLLIN)
+                self._hears.poll()
                 wire.consume_input()
                 continue
             result = wire.get_result()
@@ -272,8 +265,3 @@ class Session:
             elif result.status != ExecStatus.PIPELINE_ABORTED and waited_for[0] is not None:
                 waited_for[0].result = result
         return first
-
-    def _ready(self, events: int, wait_ms: int | None = None) -> int:
-        """Wait for the socket; what it is ready for."""
-        self._socket.register(self._wire.socket, events)
-        return next((ready for _, ready in self._socket.poll(wait_ms)), 0)

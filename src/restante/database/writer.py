@@ -3,8 +3,8 @@
     request ─▶ queue ─▶ writer thread: BEGIN · a() · b() · hot([c, d]) · COMMIT ─▶ answers to a, b, c, d
 
 There are as many threads as the engine lets write at the same time, each with a connection of its own; each takes all
-that wait when it is free. All of a batch are under way at the same time, so their order is nobody's promise: ordinary
-writes run in the order they came, then each hot operation (`hot.py`) once, with all of its calls.
+that wait when it is free (`incoming.py`). All of a batch are under way at the same time, so their order is nobody's
+promise: ordinary writes run in the order they came, then each hot operation (`hot.py`) once, with all of its calls.
 
 Must always hold: nobody is answered before the commit that contains their effect. One that raises costs nobody
 else anything: if it changed no row it simply fails; if it did, the batch is rolled back and its members run again,
@@ -12,7 +12,6 @@ one by one, each in a transaction of its own. So does one that would have to wai
 its own: waiting while others wait for us is how two wait for ever. What is announced is told in the order of commits.
 """
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -34,6 +33,7 @@ from restante.database.errors import (
     UniqueViolation,
 )
 from restante.database.hot import Failed, HotCall, HotCalls, hand_back, together
+from restante.database.incoming import Bell, Incoming
 from restante.database.turns import Turns
 
 log = structlog.get_logger()
@@ -95,9 +95,7 @@ class Writer:
     ) -> None:
         self._listeners = listeners
         self._preparations = preparations
-        self._queue: queue.SimpleQueue[_Job | HotCall[Any, Any] | None] = queue.SimpleQueue()
-        self._accepting = threading.Lock()
-        self._is_closed = False
+        self._incoming: Incoming[_Job | HotCall[Any, Any]] = Incoming()
         self._order = CommitOrder()
         self._turns = Turns()
         self._foreign = conns[0].foreign_commits()
@@ -114,27 +112,18 @@ class Writer:
 
     def submit(self, work: Callable[[Connection], Any]) -> Future[Any]:
         future: Future[Any] = Future()
-        with self._accepting:
-            if not self._is_closed:
-                self._queue.put(_Job(work, future))
-                return future
-        future.set_exception(DatabaseUnavailable("the database is closed"))
+        if not self._incoming.put(_Job(work, future)):
+            future.set_exception(DatabaseUnavailable("the database is closed"))
         return future
 
     def submit_hot(self, call: HotCall[Any, Any]) -> None:
-        with self._accepting:
-            if not self._is_closed:
-                self._queue.put(call)
-                return
-        call.outcome = Failed(DatabaseUnavailable("the database is closed"))
-        hand_back([call])
+        if not self._incoming.put(call):
+            call.outcome = Failed(DatabaseUnavailable("the database is closed"))
+            hand_back([call])
 
     def close(self) -> None:
         """Finish what was accepted, then end the threads."""
-        with self._accepting:
-            self._is_closed = True
-            for _ in self._threads:
-                self._queue.put(None)
+        self._incoming.close()
         for thread in self._threads:
             thread.join()
         for conn in self._conns:
@@ -142,11 +131,11 @@ class Writer:
 
     def _run(self, number: int, conn: EngineConnection) -> None:
         watches = number == 0
-        closing = False
+        bell = Bell()
         own: list[HotCall[Any, Any]] = []
-        while own or not closing:
-            batch = [] if closing else self._next_batch(0 if own else FOREIGN_COMMIT_CHECK_SECONDS if watches else None)
-            closing = closing or None in batch
+        while own or not self._incoming.is_over:
+            seconds = 0 if own else FOREIGN_COMMIT_CHECK_SECONDS if watches else None
+            batch = self._incoming.take(bell, BATCH_MAX, seconds)
             works: list[_Work] = [
                 job for job in batch if isinstance(job, _Job) and job.future.set_running_or_notify_cancel()
             ]
@@ -159,20 +148,6 @@ class Writer:
             if watches and time.monotonic() >= self._foreign_check_at:
                 self._notice_foreign_commit(conn)
                 self._foreign_check_at = time.monotonic() + FOREIGN_COMMIT_CHECK_SECONDS
-
-    def _next_batch(self, seconds: float | None) -> list[_Job | HotCall[Any, Any] | None]:
-        """All that wait, up to a bound; nothing if nobody comes for a while. One None for each thread."""
-        try:
-            batch = [self._queue.get_nowait() if seconds == 0 else self._queue.get(timeout=seconds)]
-        except queue.Empty:
-            return []
-        while len(batch) < BATCH_MAX and batch[-1] is not None and not self._queue.empty():
-            try:
-                batch.append(self._queue.get_nowait())
-            except queue.Empty:
-                # Another thread was quicker.
-                break
-        return batch
 
     def _run_together(self, conn: EngineConnection, works: Sequence[_Work], runs: int = 1) -> None:
         """Run all in one transaction; alone, one by one, those that a failing neighbour would drag along."""
