@@ -1,7 +1,9 @@
+import json
 from pathlib import Path
 
 import pytest
 
+from restante.database.engine import Engine
 from restante.database.migrate import migrate
 from restante.database.postgres import PostgresEngine
 from restante.database.postgres_text import schema_of, statement_of
@@ -62,6 +64,36 @@ def test_bytes_are_written_differently() -> None:
     assert text_of("SELECT x'00fF', X'', 'ax''00'''") == (
         "SELECT CAST('\\x00fF' AS BYTEA), CAST('\\x' AS BYTEA), 'ax''00'''"
     )
+
+
+def test_lists_of_numbers_are_arrays() -> None:
+    array = "CAST(translate($1, '[]', '{}') AS BIGINT[])"
+    assert statement_of(Query("q", "SELECT a FROM t WHERE a IN (SELECT value FROM json_each(:list)) AND b = :b"))[
+        :2
+    ] == (
+        f"SELECT a FROM t WHERE a = ANY ({array}) AND b = $2",
+        ("list", "b"),
+    )
+    assert text_of("SELECT value FROM json_each(:list) WHERE TRUE") == (
+        f"SELECT value FROM unnest({array}) AS listed (value) WHERE TRUE"
+    )
+    assert text_of("SELECT site.value FROM json_each(:list) AS site") == (
+        f"SELECT site.value FROM unnest({array}) AS site (value)"
+    )
+
+
+@pytest.mark.parametrize("numbers", ["[]", "[1]", "[-9223372036854775808,0,9223372036854775807]"])
+def test_a_list_is_the_same_rows_everywhere(engine: Engine, numbers: str) -> None:
+    conn = engine.connect(writable=False)
+    conn.begin()
+    rows = conn.values(Query("q", "SELECT value FROM json_each(:list) AS listed ORDER BY value"), list=numbers)
+    among = conn.values(
+        Query("q", "SELECT 1 FROM (SELECT 1 AS a) AS t WHERE a IN (SELECT value FROM json_each(:list))"), list=numbers
+    )
+    conn.rollback()
+    conn.close()
+    assert [value for (value,) in rows] == json.loads(numbers)
+    assert bool(among) == (1 in json.loads(numbers))
 
 
 def test_the_text_of_this_engine_is_taken_where_there_is_one() -> None:

@@ -5,7 +5,7 @@ SELECT id, site_id, expires_at, next_attempt_at, command_id, status, lease_owner
 FROM miner_commands WHERE command_id IN (SELECT value FROM json_each(:command_ids))
 
 -- name: commands@postgres
--- PostgreSQL takes a JSON list apart by another function.
+-- PostgreSQL takes a list of texts apart by another function.
 SELECT id, site_id, expires_at, next_attempt_at, command_id, status, lease_owner, lease_until, attempt, nonce, ack_hash,
     ack_attempt, retry_count, max_retries, retry_backoff_sec
 FROM miner_commands

@@ -2,11 +2,6 @@
 -- Where chains stand: what their next rows follow.
 SELECT chain, n, hash, at, signature FROM audit_checkpoints WHERE chain IN (SELECT value FROM json_each(:chains))
 
--- name: checkpoints@postgres
--- PostgreSQL takes a JSON list apart by another function.
-SELECT chain, n, hash, at, signature FROM audit_checkpoints
-WHERE chain IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:chains AS json)) AS listed (value))
-
 -- name: newest_row
 -- The last number used in a chain that has no valid checkpoint, so that nothing is written over.
 SELECT n FROM command_audit WHERE chain = :chain ORDER BY n DESC LIMIT 1

@@ -40,12 +40,6 @@ SELECT hmac_secret, old_hmac_secret, old_secret_until FROM edge_devices WHERE id
 SELECT id, token_hash, hmac_secret FROM edge_devices
 WHERE id IN (SELECT value FROM json_each(:device_ids)) AND revoked_at IS NULL
 
--- name: credentials@postgres
--- PostgreSQL takes a JSON list apart by another function.
-SELECT id, token_hash, hmac_secret FROM edge_devices
-WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:device_ids AS json)) AS listed (value))
-    AND revoked_at IS NULL
-
 -- name: last_seen
 -- Moves a collector's last-seen time forward, never back.
 UPDATE edge_devices SET last_seen_at = :seen_ms

@@ -9,18 +9,6 @@ SELECT site.value,
      WHERE site_id = site.value AND status = 'pending' AND next_attempt_at IS NOT NULL) AS delayed
 FROM json_each(:sites) AS site
 
--- name: moments@postgres
--- PostgreSQL takes a JSON list apart by another function.
-SELECT site.value,
-    (SELECT MIN(expires_at) FROM miner_commands
-     WHERE site_id = site.value AND finished_at IS NULL) AS expiring,
-    (SELECT MIN(lease_until) FROM miner_commands
-     WHERE site_id = site.value AND status IN ('dispatched', 'running')) AS leased,
-    (SELECT MIN(next_attempt_at) FROM miner_commands
-     WHERE site_id = site.value AND status = 'pending' AND next_attempt_at IS NOT NULL) AS delayed
-FROM (SELECT CAST(listed.value AS BIGINT) AS value
-      FROM json_array_elements_text(CAST(:sites AS json)) AS listed (value)) AS site
-
 -- name: due_to_expire
 -- Active commands whose time is over.
 SELECT id, command_id, site_id, status, expires_at FROM miner_commands

@@ -18,10 +18,9 @@ SELECT site.value,
 FROM json_each(:sites) AS site
 
 -- name: window_ends@postgres
--- PostgreSQL takes a JSON list apart by another function, and gives both columns of one seek by LATERAL.
+-- PostgreSQL gives both columns of one seek, by LATERAL.
 SELECT site.value, newest.n, newest.dispatched_at, oldest.n, oldest.dispatched_at
-FROM (SELECT CAST(listed.value AS BIGINT) AS value
-      FROM json_array_elements_text(CAST(:sites AS json)) AS listed (value)) AS site
+FROM json_each(:sites) AS site
 LEFT JOIN LATERAL (
     SELECT d.n, d.dispatched_at FROM command_dispatches AS d
     WHERE d.site_id = site.value AND d.command_type = :command_type AND d.dispatched_at <= :ahead

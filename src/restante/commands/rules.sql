@@ -50,11 +50,6 @@ SELECT count(*) AS rules FROM automation_rules WHERE site_id = :site_id
 SELECT count(*) AS miners FROM edge_miners
 WHERE site_id = :site_id AND id IN (SELECT value FROM json_each(:miner_ids))
 
--- name: miners_among@postgres
--- The other engine takes a list apart under another name.
-SELECT count(*) AS miners FROM edge_miners WHERE site_id = :site_id
-    AND id IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:miner_ids AS JSON)))
-
 -- name: put_revision
 -- Makes whoever keeps the site's rules in memory read them anew.
 INSERT INTO rule_revisions (site_id, revision) VALUES (:site_id, :revision)

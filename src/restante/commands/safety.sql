@@ -2,11 +2,6 @@
 -- Which of these miners are the site's.
 SELECT id FROM edge_miners WHERE site_id = :site_id AND id IN (SELECT value FROM json_each(:miner_ids))
 
--- name: own_miners@postgres
--- The other engine takes a list apart under another name.
-SELECT id FROM edge_miners WHERE site_id = :site_id
-    AND id IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:miner_ids AS JSON)))
-
 -- name: insert_event
 -- An event, unless this collector has told of it before.
 INSERT INTO safety_events (site_id, device_id, miner_id, action, reason, temp_max, ts, snapshot_json, received_at)

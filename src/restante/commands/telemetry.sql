@@ -4,13 +4,6 @@ SELECT m.id AS miner_id, l.ts, l.samples, l.slot
 FROM edge_miners m LEFT JOIN telemetry_latest l ON l.miner_id = m.id
 WHERE m.site_id = :site_id AND m.id IN (SELECT value FROM json_each(:miner_ids))
 
--- name: places@postgres
--- The other engine takes a list apart under another name.
-SELECT m.id AS miner_id, l.ts, l.samples, l.slot
-FROM edge_miners m LEFT JOIN telemetry_latest l ON l.miner_id = m.id
-WHERE m.site_id = :site_id
-    AND m.id IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:miner_ids AS JSON)))
-
 -- name: put_latest
 -- A miner's newest record.
 INSERT INTO telemetry_latest (miner_id, ts, received_at, samples, slot, record)

@@ -10,20 +10,13 @@ WHERE device_id IN (SELECT value FROM json_each(:devices))
 -- name: hold_heads@postgres
 -- There others may be about to move them, too: they wait, all in the same order.
 SELECT device_id, newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms FROM device_update_heads
-WHERE device_id = ANY (ARRAY(
-    SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:devices AS json)) AS listed (value)))
+WHERE device_id IN (SELECT value FROM json_each(:devices))
 ORDER BY device_id FOR UPDATE
 
 -- name: make_heads
 -- Rows to hold, before there is a signal; they are moved in the same transaction.
 INSERT INTO device_update_heads (device_id, newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms)
 SELECT value, 0, 0, 0, 0, 0 FROM json_each(:devices) WHERE TRUE ON CONFLICT (device_id) DO NOTHING
-
--- name: make_heads@postgres
--- PostgreSQL takes a JSON list apart by another function.
-INSERT INTO device_update_heads (device_id, newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms)
-SELECT CAST(value AS BIGINT), 0, 0, 0, 0, 0 FROM json_array_elements_text(CAST(:devices AS json)) AS listed (value)
-ON CONFLICT (device_id) DO NOTHING
 
 -- name: save_heads
 -- Moves devices' heads on.

@@ -86,12 +86,6 @@ UPDATE device_update_outbox
 SET status = 'DELIVERED', delivered_at = :now_ms, lock_expires_at = NULL, next_attempt_at = NULL, failure_reason = NULL
 WHERE id IN (SELECT value FROM json_each(:ids))
 
--- name: mark_delivered@postgres
--- PostgreSQL takes a JSON list apart by another function.
-UPDATE device_update_outbox
-SET status = 'DELIVERED', delivered_at = :now_ms, lock_expires_at = NULL, next_attempt_at = NULL, failure_reason = NULL
-WHERE id = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:ids AS json)) AS listed (value)))
-
 -- name: mark_failed
 -- The signal will not be published unless an operator resets the row. Another's row is left alone.
 UPDATE device_update_outbox
@@ -118,12 +112,6 @@ WHERE status = 'PENDING' AND claimed_by IS NOT NULL
 -- name: devices_there
 -- Which of these devices there are.
 SELECT id FROM user_devices WHERE id IN (SELECT value FROM json_each(:devices))
-
--- name: devices_there@postgres
--- PostgreSQL takes a JSON list apart by another function.
-SELECT id FROM user_devices
-WHERE id = ANY (ARRAY(
-    SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:devices AS json)) AS listed (value)))
 
 -- name: list_rows
 -- Rows for people to look at, newest first.

@@ -3,11 +3,6 @@
 SELECT row_id, fingerprint FROM outbox_receipts
 WHERE source = :source AND row_id IN (SELECT value FROM json_each(:row_ids))
 
--- name: receipts_of@postgres
--- As above: the functions that take JSON apart have other names there.
-SELECT row_id, fingerprint FROM outbox_receipts
-WHERE source = :source AND row_id IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:row_ids AS json)))
-
 -- name: keep_receipt
 -- The row is published. One under an old row's id is another row: its database was made anew, or restored.
 INSERT INTO outbox_receipts (source, row_id, fingerprint, published_at) VALUES (:source, :row_id, :fingerprint, :now_ms)

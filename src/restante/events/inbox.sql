@@ -22,12 +22,6 @@ UPDATE event_inbox SET status = 'ready', kid = :kid, push_at = :push_at
 WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'unsigned'
 RETURNING id
 
--- name: make_ready@postgres
--- PostgreSQL has another function for the elements of a JSON array.
-UPDATE event_inbox SET status = 'ready', kid = :kid, push_at = :push_at
-WHERE id IN (SELECT CAST(jsonb_array_elements_text(CAST(:ids AS JSONB)) AS BIGINT)) AND status = 'unsigned'
-RETURNING id
-
 -- name: is_active
 -- Whether the client may be handed anything.
 SELECT 1 FROM event_clients WHERE id = :client AND suspended_at IS NULL
@@ -47,7 +41,7 @@ UPDATE event_inbox SET status = 'acknowledged', finished_at = :now_ms, push_at =
 WHERE jti IN (SELECT value FROM json_each(:jtis)) AND client = :client AND status IN ('ready', 'errored')
 
 -- name: acknowledge@postgres
--- PostgreSQL has another function for the elements of a JSON array.
+-- PostgreSQL takes a list of texts apart by another function.
 UPDATE event_inbox SET status = 'acknowledged', finished_at = :now_ms, push_at = NULL
 WHERE jti IN (SELECT jsonb_array_elements_text(CAST(:jtis AS JSONB))) AND client = :client
   AND status IN ('ready', 'errored')
