@@ -3,6 +3,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from restante.commands.audit import AuditEntry, AuditTrail
 from restante.commands.audit_verify import LiveVerification
@@ -71,7 +72,7 @@ def test_several_at_once_are_as_one_after_another(database: Database, trail: Aud
     events = [entry(event=f"e{n}") for n in range(3)]
     database.write_now(trail.record_all, events)
     for each in events:
-        database.write_now(trail.record, each._replace(chain=6))
+        database.write_now(trail.record, replace(each, chain=6))
     five, six = rows(database, 5), rows(database, 6)
     assert [(row["n"], row["event"]) for row in five] == [(row["n"], row["event"]) for row in six]
 

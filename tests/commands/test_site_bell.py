@@ -30,7 +30,7 @@ def test_remembers_quiet_until_its_moment() -> None:
     ringing = Ringing()
     bell = ringing.bell
     bell.learn(1, None, Quiet(105.0, 2), bell.last_ring(1))
-    assert bell.quiet(1, None) == (105.0, 2)
+    assert bell.quiet(1, None) == Quiet(105.0, 2)
     assert bell.quiet(2, None) is None
     assert bell.quiet(1, 7) is None
     ringing.now = 105.0

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import structs
+
 from restante.commands import acks, claims
 from restante.commands.audit import AuditTrail, Ends
 from restante.commands.parts import CommandsParts
@@ -29,7 +31,7 @@ def lease_unchecked(_crash: Crash) -> None:
         return Verdict.counts if verdict in (Verdict.not_owner, Verdict.wrong_nonce) else verdict
 
     def anyhow(ack: Ack, standing: Standing, now_ms: int) -> Outcome:
-        leased = standing if standing.state in LEASED else standing._replace(state=State.dispatched)
+        leased = standing if standing.state in LEASED else structs.replace(standing, state=State.dispatched)
         return outcome_of(ack, leased, now_ms)
 
     replace(acks, "judge", credulous)
@@ -40,7 +42,7 @@ def attempt_unchecked(_crash: Crash) -> None:
     """That it holds the command is enough; under which attempt it says so is not looked at."""
 
     def credulous(ack: Ack, standing: Standing, device_id: int, now_ms: int, *, nonce_required: bool) -> Verdict:
-        unmarked = ack._replace(nonce=standing.nonce, attempt=None)
+        unmarked = structs.replace(ack, nonce=standing.nonce, attempt=None)
         return judge(unmarked, standing, device_id, now_ms, nonce_required=nonce_required)
 
     replace(acks, "judge", credulous)

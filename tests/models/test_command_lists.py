@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
+from msgspec.structs import replace
 
 from restante.commands import claims, collectors, creation
 from restante.commands.ack_body import AckBody, read_ack
@@ -81,7 +82,7 @@ class Side:
         if not isinstance(outcome, Claimed):
             return outcome
         sealed = outcome.sealed_secret
-        return outcome._replace(sealed_secret=None if sealed is None else self.owners[sealed], horizon=0)
+        return replace(outcome, sealed_secret=None if sealed is None else self.owners[sealed], horizon=0)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         query = Query("rows", f"SELECT * FROM {table} ORDER BY {TABLES[table]}")
@@ -201,7 +202,16 @@ class Lists(Machine):
         )
         alone = self.alone.write(
             lambda conn: [
-                shown(acknowledge(conn, self.alone.field.trail, self.alone.field.ack_options(), *each))
+                shown(
+                    acknowledge(
+                        conn,
+                        self.alone.field.trail,
+                        self.alone.field.ack_options(),
+                        each.caller,
+                        each.command_id,
+                        each.read,
+                    )
+                )
                 for each in asked
             ]
         )

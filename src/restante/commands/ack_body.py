@@ -1,6 +1,6 @@
 """An ACK as collectors write it, and as it is read: their two spellings for one thing become one."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 
@@ -52,7 +52,7 @@ class ExtendBody(msgspec.Struct, forbid_unknown_fields=True):
     nonce: ShortText | None = None
 
 
-class ReadAck(NamedTuple):
+class ReadAck(msgspec.Struct, frozen=True):
     """An ACK that says nothing impossible. `signed_body` is its text where it carries a signature."""
 
     ack: Ack

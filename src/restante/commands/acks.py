@@ -9,7 +9,7 @@ so a refusal is returned and not raised: whoever opened the transaction writes i
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -68,14 +68,14 @@ class AckAnswer(msgspec.Struct, omit_defaults=True):
     next_attempt_at: str | None = None
 
 
-class Taken(NamedTuple):
+class Taken(msgspec.Struct, frozen=True):
     """An ACK that was answered with a success; a replay changed nothing."""
 
     answer: AckAnswer
     status: AckStatus
 
 
-class Said(NamedTuple):
+class Said(msgspec.Struct, frozen=True):
     """An ACK, and who sent it for which command."""
 
     caller: CollectorCaller
@@ -83,7 +83,7 @@ class Said(NamedTuple):
     read: ReadAck
 
 
-class Held(NamedTuple):
+class Held(msgspec.Struct, frozen=True):
     """A command that a collector may say something about."""
 
     id: int
@@ -132,7 +132,7 @@ def acknowledge_all(
     is_due = any(_is_due(held, conn.now_ms) for held in found.values())
     if len(said) > 1 and (is_due or len(command_ids) < len(said)):
         # What one of them does, or time has done, changes what another finds.
-        return [acknowledge(conn, trail, options, *each) for each in said]
+        return [acknowledge_all(conn, trail, options, [each])[0] for each in said]
     changes = _Changes()
     outcomes = [
         _take(conn, options, each, _held(conn, trail, each.caller, each.command_id, found), changes) for each in said
@@ -196,7 +196,7 @@ def _is_due(held: Held, now_ms: int) -> bool:
 def _take(
     conn: Connection, options: AckOptions, said: Said, held: Held | RestanteError, changes: _Changes
 ) -> Taken | RestanteError:
-    caller, command_id, read = said
+    caller, command_id, read = said.caller, said.command_id, said.read
     if isinstance(held, RestanteError):
         return _refused(changes, caller, command_id, None, held)
     ack, standing, now_ms = read.ack, held.standing, conn.now_ms

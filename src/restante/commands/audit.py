@@ -13,7 +13,7 @@ verified, and this module never mends it: where the checkpoint is gone or not ou
 import hashlib
 import hmac
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -33,7 +33,7 @@ _details = msgspec.json.Encoder(order="sorted")
 _rows = msgspec.json.Encoder()
 
 
-class AuditEntry(NamedTuple):
+class AuditEntry(msgspec.Struct, frozen=True):
     """What happened, before it has its place in a chain."""
 
     chain: int
@@ -62,7 +62,7 @@ class AuditRow(msgspec.Struct, frozen=True):
         return mac.digest(before + _rows.encode(self))
 
 
-class Checkpoint(NamedTuple):
+class Checkpoint(msgspec.Struct, frozen=True):
     """How far a chain goes, and where it is then."""
 
     chain: int
@@ -74,7 +74,7 @@ class Checkpoint(NamedTuple):
         return mac.digest(b"checkpoint\0%d\0%d\0%d\0%b" % (self.chain, self.n, self.at, self.hash))
 
 
-class _End(NamedTuple):
+class _End(msgspec.Struct, frozen=True):
     """Where a chain ends: its newest row's number and hash."""
 
     n: int
@@ -104,9 +104,10 @@ class AuditTrail:
         now_ms, mac = conn.now_ms, self.mac
         rows = []
         for entry in entries:
-            chain, actor, event, command_id, from_state, to_state, said = entry
+            chain, actor, event, command_id = entry.chain, entry.actor, entry.event, entry.command_id
+            from_state, to_state, detail = entry.from_state, entry.to_state, _details.encode(entry.detail).decode()
             end = ends[chain]
-            n, detail = end.n + 1, _details.encode(said).decode()
+            n = end.n + 1
             row = AuditRow(actor, now_ms, chain, command_id, detail, event, from_state, n, to_state)
             row_hash = row.hash_after(mac, end.hash)
             rows.append((chain, n, now_ms, actor, event, command_id, from_state, to_state, detail, row_hash))
@@ -125,9 +126,9 @@ class AuditTrail:
         """Where the chains end, of those that have a checkpoint of ours; read now, told when called for."""
         found = conn.values_later(SQL.checkpoints, chains=_rows.encode(sorted(chains)).decode())
         return lambda: {
-            chain: _End(n, row_hash)
+            chain: end
             for chain, n, row_hash, at, signature in found()
-            if self._ends.get(chain) == (n, row_hash)
+            if (end := _End(n, row_hash)) == self._ends.get(chain)
             or hmac.compare_digest(Checkpoint(chain, n, row_hash, at).signature(self.mac), signature)
         }
 

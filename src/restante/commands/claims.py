@@ -48,7 +48,7 @@ class ClaimOptions:
     is_signed: bool = False
 
 
-class Claim(NamedTuple):
+class Claim(msgspec.Struct, frozen=True):
     """Who wants how many commands; of the whole site, or, with a zone, of that zone of it."""
 
     caller: CollectorCaller
@@ -56,7 +56,7 @@ class Claim(NamedTuple):
     limit: int
 
 
-class _Ready(NamedTuple):
+class _Ready(msgspec.Struct, frozen=True, order=True):
     """A command that could be handed out; they stand in the order in which they compare."""
 
     rank: int
@@ -76,7 +76,7 @@ class _Ready(NamedTuple):
     ready_at: int
 
 
-class HandedOut(NamedTuple):
+class HandedOut(msgspec.Struct, frozen=True):
     """A command with the lease it is handed out under. `params` is a JSON text; `waited_ms`: for how long it could have
     been handed out before it was, which of a retry is not known."""
 
@@ -98,7 +98,7 @@ class HandedOut(NamedTuple):
     waited_ms: int | None
 
 
-class Claimed(NamedTuple):
+class Claimed(msgspec.Struct, frozen=True):
     """What a claim found. `held_back` wait for a rate window; `look_again_ms`: when there may be more without news.
     `sealed_secret` is what the commands are to be signed with. Of what is held back, the types, and a number: changes
     of the queue by transactions with a lower one were seen."""
@@ -117,7 +117,7 @@ class Claimed(NamedTuple):
         return None if self.look_again_ms is None else (self.look_again_ms - self.now_ms) / 1000
 
 
-class _Queue(NamedTuple):
+class _Queue(msgspec.Struct, frozen=True):
     """Where a claim looks: at a whole site, or at one zone of it."""
 
     site_id: int
@@ -244,8 +244,8 @@ class _Claiming:
                 kinds.append(window.command_type)
                 at = window.frees_at_ms(self._now_ms)
                 look_again_ms = at if look_again_ms is None else min(at, look_again_ms)
-        return claimed._replace(
-            held_back=held_back, look_again_ms=look_again_ms, held_kinds=tuple(sorted(kinds)), horizon=horizon
+        return msgspec.structs.replace(
+            claimed, held_back=held_back, look_again_ms=look_again_ms, held_kinds=tuple(sorted(kinds)), horizon=horizon
         )
 
     def _choose(self, wanted: Claim, queue: _Queue) -> tuple[list[_Ready], bool]:
@@ -296,7 +296,7 @@ class _Claiming:
 
 def _queue_of(conn: Connection, wanted: Claim) -> _Queue | Failed:
     """Where to look. A collector of one zone serves that zone only; nobody is told of zones of other sites."""
-    (_, site_id, own, *_), asked, _ = wanted
+    site_id, own, asked = wanted.caller.site_id, wanted.caller.zone_id, wanted.zone_id
     if asked is None or asked == own:
         return _Queue(site_id, own)
     if own is not None or conn.one(SQL.zone_of_site, zone_id=asked, site_id=site_id) is None:
@@ -311,9 +311,10 @@ def _ready(conn: Connection, wanted: Sequence[Claim], queues: set[_Queue]) -> Ca
     for each in wanted:
         limits[each.caller.site_id] = limits.get(each.caller.site_id, 1) + each.limit
     alike: dict[tuple[bool, int], list[int]] = {}
-    for site_id, zone_id in queues:
-        key = site_id if zone_id is None else zone_id
-        alike.setdefault((zone_id is None, limits[site_id]), []).append(key)
+    for queue in queues:
+        zone_id = queue.zone_id
+        key = queue.site_id if zone_id is None else zone_id
+        alike.setdefault((zone_id is None, limits[queue.site_id]), []).append(key)
     asked = [
         (
             is_site,
@@ -327,7 +328,8 @@ def _ready(conn: Connection, wanted: Sequence[Claim], queues: set[_Queue]) -> Ca
 def _in_order(asked: Iterable[tuple[bool, Callable[[], list[tuple[Any, ...]]]]]) -> dict[_Queue, list[_Ready]]:
     ready: dict[_Queue, list[_Ready]] = {}
     for is_site, rows in asked:
-        for found in map(_Ready._make, rows()):
+        for row in rows():
+            found = _Ready(*row)
             ready.setdefault(_Queue(found.site_id, None if is_site else found.zone_id), []).append(found)
     for queue in ready.values():
         queue.sort()

@@ -12,12 +12,14 @@ only; time is the process's monotonic clock, for waiting only. Knows nothing of 
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
 
 SITES_MAX = 100_000
 
 
-class Quiet(NamedTuple):
+class Quiet(msgspec.Struct, frozen=True):
     """Nothing can be handed out before this moment of the monotonic clock; so many wait for a rate window."""
 
     until: float

@@ -10,7 +10,8 @@ and whatever the ACK says of nonce and attempt is what the lease says.
 import hashlib
 import hmac
 from enum import Enum, StrEnum
-from typing import NamedTuple
+
+import msgspec
 
 from restante.core.command_states import LEASED, TERMINAL, Event, State, next_state
 
@@ -36,7 +37,7 @@ STATUSES = {
 }
 
 
-class Ack(NamedTuple):
+class Ack(msgspec.Struct, frozen=True):
     """What an ACK says, as far as it decides anything."""
 
     status: AckStatus
@@ -48,7 +49,7 @@ class Ack(NamedTuple):
     defer_seconds: int | None = None
 
 
-class Standing(NamedTuple):
+class Standing(msgspec.Struct, frozen=True):
     """How a command stands when an ACK for it arrives."""
 
     command_id: str
@@ -75,7 +76,7 @@ class Verdict(Enum):
     counts = "the ACK counts"
 
 
-class Outcome(NamedTuple):
+class Outcome(msgspec.Struct, frozen=True):
     """Where an ACK leads. `next_attempt_at_ms` is set for what is to be handed out again."""
 
     event: Event

@@ -1,7 +1,6 @@
 """An answer on its way out, the same whether the ASGI application or the fast lane sends it."""
 
-from dataclasses import dataclass
-
+import msgspec
 from starlette.responses import Response
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -10,8 +9,7 @@ NO_STORE = (b"cache-control", b"no-store")
 JSON = (b"content-type", b"application/json")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """Status, headers with lower-case names, body. Content-Length is the sender's business."""
 
     status: int
