@@ -100,8 +100,10 @@ class SqliteConnection:
             self._driver.execute("PRAGMA wal_autocheckpoint = 10000")
             # Nothing secret is stored in plain text, so what is deleted need not be overwritten.
             self._driver.execute("PRAGMA secure_delete = OFF")
+        else:
+            # Not for who writes: its own cache has pages ready, mapped ones are looked up and taken apart at every use.
+            self._driver.execute("PRAGMA mmap_size = 268435456")
         self._driver.execute("PRAGMA foreign_keys = ON")
-        self._driver.execute("PRAGMA mmap_size = 268435456")
         self._driver.execute("PRAGMA cache_size = -65536")
 
     @property
