@@ -3,8 +3,9 @@ import msgspec
 from restante.commands.command_types import COMMAND_TYPES
 from restante.commands.creation import CommandWish, create
 from restante.commands.parts import CommandsOptions
-from restante.commands.polled import LEGACY_NAMES, PollAnswer, poll_answer
+from restante.commands.polled import LEGACY_NAMES, PollAnswer, SignedPart, poll_answer
 from restante.commands.signing import verify_signed
+from restante.core.canonical import SIGNED_FIELDS
 from restante.database.database import Database
 from tests.commands.field import ACTOR, Field
 from tests.conftest import ManualClock
@@ -21,6 +22,10 @@ def test_every_type_has_the_name_the_field_reads() -> None:
     assert list(LEGACY_NAMES.values()) == [
         "restart", "reboot", "enable", "disable", "set_pool", "set_fan", "set_frequency", "power_mode",
     ]  # fmt: skip
+
+
+def test_what_is_signed_stands_in_canonical_order() -> None:
+    assert list(SignedPart.__struct_fields__) == sorted(SIGNED_FIELDS)
 
 
 def test_a_command_has_every_field(database: Database, clock: ManualClock) -> None:

@@ -38,11 +38,6 @@ class FastPoll:
         if wanted is None:
             return False
         limit, wait, zone_id = wanted
-        if wait == 0:
-            idle = poll.idle_at_once(caller, zone_id)
-            if idle is not None:
-                lane.send(idle)
-                return True
         parked = poll.start(Claim(caller, zone_id, limit), wait > 0, lane.send)
         if not parked.over:
             # Also without a wait: who hangs up during the claim is not handed anything if that can be helped.

@@ -1,7 +1,7 @@
 """A command as a collector is handed it: the contract's fields, its signature, and what collectors in the field read.
 
-Eleven fields are signed, exactly those of `SIGNED_FIELDS`; the others are told beside them. Where signing
-is off, the three signature fields are null and all else is the same.
+Eleven fields are signed, those of `SignedPart`; the others are told beside them. Where signing is off, the three
+signature fields are null and all else is the same.
 """
 
 import msgspec
@@ -10,7 +10,7 @@ from restante.commands.claims import Claimed, HandedOut
 from restante.commands.collectors import SecretBox
 from restante.commands.signing import sign
 from restante.commands.wire import iso
-from restante.core.canonical import SIG_ENCODING, SIG_VERSION, SIGNED_FIELDS
+from restante.core.canonical import SIG_ENCODING, SIG_VERSION
 
 # The name that collectors in the field read as `command`, and not `command_type`.
 LEGACY_NAMES = {
@@ -25,6 +25,22 @@ LEGACY_NAMES = {
 }
 
 _params = msgspec.json.Decoder(dict[str, object])
+
+
+class SignedPart(msgspec.Struct):
+    """What is signed of a command: its fields stand in the order of their names, which makes its JSON canonical."""
+
+    command_id: str
+    command_type: str
+    dedupe_key: str | None
+    expires_at: str
+    miner_id: int | None
+    nonce: str
+    params: dict[str, object]
+    priority: int
+    signed_at: str
+    site_id: int
+    zone_id: int
 
 
 class PolledCommand(msgspec.Struct):
@@ -66,21 +82,34 @@ def poll_answer(claimed: Claimed, box: SecretBox, lease_seconds: int) -> PollAns
 
 
 def _polled(row: HandedOut, secret: str | None, lease_seconds: int) -> PolledCommand:
-    command = PolledCommand(
+    part = SignedPart(
+        command_id=row.command_id,
+        command_type=row.command_type,
+        dedupe_key=row.dedupe_key,
+        expires_at=iso(row.expires_at),
+        miner_id=row.miner_id,
+        nonce=row.nonce,
+        params=_params.decode(row.params),
+        priority=row.priority,
+        signed_at=iso(row.signed_at),
+        site_id=row.site_id,
+        zone_id=row.zone_id,
+    )
+    return PolledCommand(
         command_id=row.command_id,
         site_id=row.site_id,
         zone_id=row.zone_id,
         miner_id=row.miner_id,
         command_type=row.command_type,
-        params=_params.decode(row.params),
+        params=part.params,
         priority=row.priority,
-        expires_at=iso(row.expires_at),
+        expires_at=part.expires_at,
         dedupe_key=row.dedupe_key,
-        signed_at=iso(row.signed_at),
+        signed_at=part.signed_at,
         nonce=row.nonce,
-        signature=None,
-        sig_version=None,
-        sig_encoding=None,
+        signature=None if secret is None else sign(part, secret),
+        sig_version=None if secret is None else SIG_VERSION,
+        sig_encoding=None if secret is None else SIG_ENCODING,
         command=LEGACY_NAMES[row.command_type],
         attempt=row.attempt,
         retry_count=row.retry_count,
@@ -88,7 +117,3 @@ def _polled(row: HandedOut, secret: str | None, lease_seconds: int) -> PolledCom
         lease_until=iso(row.lease_until),
         lease_duration_sec=lease_seconds,
     )
-    if secret is not None:
-        command.signature = sign({field: getattr(command, field) for field in SIGNED_FIELDS}, secret)
-        command.sig_version, command.sig_encoding = SIG_VERSION, SIG_ENCODING
-    return command

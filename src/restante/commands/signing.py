@@ -25,7 +25,7 @@ class SignatureVerdict(NamedTuple):
     reason: str
 
 
-def sign(part: Mapping[str, Any], secret: str) -> str:
+def sign(part: object, secret: str) -> str:
     """The signature of exactly the fields given."""
     return signature_of(secret, canonical(part))
 

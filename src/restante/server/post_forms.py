@@ -55,12 +55,13 @@ class PostForms:
         self._plain = plain
         self._polls = {poll.line + VERSION: (poll, _poll_forms(poll)) for poll in polls}
         self._correlations = list(dict.fromkeys(spelt for poll in polls for spelt in _spellings(poll.correlation)))
+        self._poll_lines = tuple(line + LINE for line in self._polls)
         # Whole requests, without token and correlation id: who answers, and the body.
         self._repeated: dict[bytes, tuple[PollPostHandler, bytes]] = {}
 
     def at_once(self, data: bytes, date_line: bytes, lane: Lane) -> bytes | None:
         """The answer to a poll that has been seen before, if its handler has it at once."""
-        found = self._repeated_form(data)
+        found = self._repeated_form(data) if data.startswith(self._poll_lines) else None
         if found is None:
             return None
         form, token, correlation = found
@@ -69,7 +70,8 @@ class PostForms:
 
     def recognise(self, data: bytes) -> PostRequest | Gather | None:
         line_end, head_end = data.find(LINE), data.find(END)
-        found = self._handler_and_name(data[:line_end])
+        line = data[:line_end]
+        found = self._handler_and_name(line)
         if found is None or head_end < 0:
             return None
         handler, name, forms = found
@@ -82,7 +84,7 @@ class PostForms:
             return None
         if len(body) != length:
             return Gather.more if len(body) < length else None
-        poll = self._polls.get(data[:line_end])
+        poll = self._polls.get(line)
         if poll is not None and poll[0].handler.comes_again(body):
             self._remember(data, headers, poll[0], body)
 
@@ -146,20 +148,12 @@ class _Forms:
 
     def headers(self, data: bytes, start: int, end: int) -> dict[bytes, bytes] | None:
         """What the handler sees, or None where anything is out of the ordinary."""
-        places = []
+        form, found = data[start:end], {}
         for spelt, name in self._cut.items():
-            at = data.find(spelt, start, end)
-            if at >= 0:
-                value = at + len(spelt)
-                places.append((value, data.find(LINE, value), name))
-        places.sort()
-        pieces, found, last = [], {}, start
-        for value, value_end, name in places:
-            pieces.append(data[last:value])
-            found[name] = data[value:value_end]
-            last = value_end
-        pieces.append(data[last:end])
-        form = b"".join(pieces)
+            before, is_there, rest = form.partition(spelt)
+            if is_there:
+                found[name], line, behind = rest.partition(LINE)
+                form = before + spelt + line + behind
         if form in self._forms:
             return found if _is_length(found.get(b"content-length", b"")) else None
         headers = self._plain(data[: end + len(END)], start)
