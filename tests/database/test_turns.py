@@ -25,11 +25,18 @@ def call_about(what: Hashable) -> HotCall[Hashable, None]:
 
 
 def test_what_is_about_nothing_is_served_by_who_takes_it() -> None:
-    turns = Turns()
+    turns = Turns(2)
     plain: HotCall[str, None] = HotCall(HotOperation(lambda _conn, _asked: []), "a", lambda _outcome: None, None)
     assert turns.begin(1, [plain]) == [plain]
     assert turns.begin(2, [plain]) == [plain]
     assert turns.end(1) == []
+
+
+def test_who_is_alone_serves_all() -> None:
+    turns = Turns(1)
+    calls = [call_about(7), call_about(7), call_about(8)]
+    assert turns.begin(0, calls) == calls
+    assert turns.end(0) == []
 
 
 class Clock:
@@ -47,7 +54,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def turns(clock: Clock) -> Turns:
-    return Turns(clock)
+    return Turns(2, clock)
 
 
 def test_what_comes_while_somebody_has_only_just_begun_gathers_there(turns: Turns, clock: Clock) -> None:
@@ -72,7 +79,7 @@ def test_what_comes_meanwhile_is_set_aside_for_who_is_at_it(turns: Turns, clock:
 
 
 def test_what_nobody_is_at_any_more_is_anybodys() -> None:
-    turns = Turns()
+    turns = Turns(2)
     turns.begin(1, [call_about(7), call_about(8)])
     turns.end(1)
     later = call_about(7)
@@ -80,7 +87,7 @@ def test_what_nobody_is_at_any_more_is_anybodys() -> None:
 
 
 def test_who_is_at_a_thing_takes_more_of_it() -> None:
-    turns = Turns()
+    turns = Turns(2)
     calls = [call_about(7), call_about(7)]
     assert turns.begin(1, calls) == calls
 
@@ -94,7 +101,7 @@ class Gathering:
         self.operation: HotOperation[str, None] = HotOperation(self._add, about=lambda text: text[0])
         self.writer = Writer([engine.connect(writable=True) for _ in range(2)], [])
         # A second passes whenever somebody looks: nobody has only just begun.
-        self.writer._turns = Turns(count(step=1.0).__next__)
+        self.writer._turns = Turns(2, count(step=1.0).__next__)
         self._told: list[Any] = []
         self._asked = 0
 

@@ -56,7 +56,7 @@ class Moments(NamedTuple):
     delayed: int | None
 
     def soonest(self) -> int | None:
-        return min((moment for moment in self if moment is not None), default=None)
+        return min([moment for moment in self if moment is not None], default=None)
 
 
 def settle(conn: Connection, trail: AuditTrail, site_id: int, options: SettleOptions = DEFAULT_OPTIONS) -> Moments:

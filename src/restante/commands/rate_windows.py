@@ -61,8 +61,7 @@ class Allowance(NamedTuple):
     frees_at_ms: int | None
 
 
-@dataclass(slots=True)
-class Window:
+class Window(msgspec.Struct):
     """A type's window at a site, in the course of handing out."""
 
     site_id: int

@@ -123,13 +123,13 @@ def outcome_of(ack: Ack, standing: Standing, now_ms: int) -> Outcome:
     event = _event_of(ack.status, standing)
     state = next_state(standing.state, event)
     retries = standing.retry_count
+    if state is not State.pending:
+        return Outcome(event, state, retries)
     delay_ms = retry_delay_ms(standing.retry_backoff_seconds, retries)
     if event is Event.retry:
         return Outcome(event, state, retries + 1, now_ms + delay_ms)
-    if event is Event.defer:
-        wanted = _deferred_to(ack, now_ms, delay_ms)
-        return Outcome(event, state, retries, min(max(wanted, now_ms + DEFER_LEAST_MS), now_ms + DELAY_MAX_MS))
-    return Outcome(event, state, retries)
+    wanted = _deferred_to(ack, now_ms, delay_ms)
+    return Outcome(event, state, retries, min(max(wanted, now_ms + DEFER_LEAST_MS), now_ms + DELAY_MAX_MS))
 
 
 def outcome_of_lost_lease(standing: Standing) -> Outcome:

@@ -18,6 +18,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
 import structlog
 
 from restante.database.connection import Connection
@@ -50,24 +51,15 @@ class HotOperation(Generic[Asked, Result]):
         self.about = about
 
 
-class HotCall(Generic[Asked, Result]):
+class HotCall(msgspec.Struct, Generic[Asked, Result], eq=False):
     """One request on its way. `then` is called with its outcome, in the loop it came from, if from any."""
 
-    __slots__ = ("asked", "is_cancelled", "loop", "operation", "outcome", "then")
-
-    def __init__(
-        self,
-        operation: HotOperation[Asked, Result],
-        asked: Asked,
-        then: Callable[[Result | Failed], None],
-        loop: asyncio.AbstractEventLoop | None,
-    ) -> None:
-        self.operation = operation
-        self.asked = asked
-        self.then = then
-        self.loop = loop
-        self.outcome: Any = None
-        self.is_cancelled = False
+    operation: HotOperation[Asked, Result]
+    asked: Asked
+    then: Callable[[Result | Failed], None]
+    loop: asyncio.AbstractEventLoop | None
+    outcome: Any = None
+    is_cancelled: bool = False
 
     @property
     def about(self) -> Hashable:

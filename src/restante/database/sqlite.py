@@ -31,6 +31,10 @@ _OUT_OF_REACH = (
     sqlite3.SQLITE_CORRUPT,
 )
 
+# What the driver is not told of, it asks at every use for a way to write it, which takes longer than the writing.
+sqlite3.register_adapter(bytes, bytes)
+sqlite3.register_adapter(type(None), lambda nothing: nothing)
+
 
 def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000

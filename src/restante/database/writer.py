@@ -97,7 +97,7 @@ class Writer:
         self._preparations = preparations
         self._incoming: Incoming[_Job | HotCall[Any, Any]] = Incoming()
         self._order = CommitOrder()
-        self._turns = Turns()
+        self._turns = Turns(len(conns))
         self._foreign = conns[0].foreign_commits()
         self._foreign_check_at = 0.0
         self.commits = 0

@@ -5,7 +5,9 @@ CREATE TABLE device_update_outbox (
     device_id       INTEGER NOT NULL,
     event_kind      TEXT NOT NULL,
     payload         TEXT NOT NULL,
-    status          TEXT NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'DELIVERED', 'FAILED')),
+    -- By OR: of a list of more than two SQLite makes a table, anew at every write.
+    status          TEXT NOT NULL DEFAULT 'PENDING'
+                    CHECK (status = 'PENDING' OR status = 'DELIVERED' OR status = 'FAILED'),
     attempts        INTEGER NOT NULL DEFAULT 0,
     next_attempt_at INTEGER,
     claimed_by      TEXT,

@@ -53,8 +53,10 @@ CREATE TABLE miner_commands (
     priority          INTEGER NOT NULL DEFAULT 0,
     -- created_at less what the priority is worth: one static number that orders by priority, then age, with ageing.
     rank              INTEGER NOT NULL,
-    status            TEXT NOT NULL CHECK (status IN ('pending_approval', 'pending', 'dispatched', 'running',
-                                                      'succeeded', 'failed', 'expired', 'cancelled')),
+    -- By OR: of a list of more than two SQLite makes a table, anew at every write.
+    status            TEXT NOT NULL CHECK (status = 'dispatched' OR status = 'succeeded' OR status = 'pending'
+                                           OR status = 'running' OR status = 'failed' OR status = 'expired'
+                                           OR status = 'cancelled' OR status = 'pending_approval'),
     expires_at        INTEGER NOT NULL,
     dedupe_key        TEXT,
     created_at        INTEGER NOT NULL,

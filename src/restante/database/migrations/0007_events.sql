@@ -65,7 +65,9 @@ CREATE TABLE event_inbox (
     jti             TEXT NOT NULL UNIQUE,
     txn             TEXT NOT NULL,
     event_types     TEXT NOT NULL,
-    status          TEXT NOT NULL CHECK (status IN ('unsigned', 'ready', 'acknowledged', 'errored', 'dropped')),
+    -- By OR: of a list of more than two SQLite makes a table, anew at every write.
+    status          TEXT NOT NULL CHECK (status = 'unsigned' OR status = 'ready' OR status = 'acknowledged'
+                                         OR status = 'errored' OR status = 'dropped'),
     profile         TEXT NOT NULL CHECK (profile IN ('open-banking', 'shared-signals')),
     stream          INTEGER,
     kid             TEXT,
