@@ -9,6 +9,7 @@ from pathlib import Path
 from bench import (
     commands,
     delivery,
+    event_publishing,
     events,
     idle_poll,
     log_size,
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "signing": signing.signing,
     "events": events.fetched_over_http,
     "event-idle-poll": events.idle_poll,
+    "event-publishing": event_publishing.publishing,
     "event-inbox-size": events.polls_by_inbox_size,
 }
 

@@ -39,14 +39,14 @@ def prepare(path: Path, clients: int, events_each: int) -> EventBank:
     MasterKeySource(folder.master_key_path, None).make()
     database = Database(engine)
     try:
-        tokens = database.write_now(_add_clients, clients)
+        tokens = database.write_now(add_clients, clients)
     finally:
         database.close()
     add_events(folder, clients, events_each)
     return EventBank(folder, tokens)
 
 
-def _add_clients(conn: Connection, count: int) -> list[str]:
+def add_clients(conn: Connection, count: int) -> list[str]:
     tokens = []
     for number in range(count):
         row = conn.one(_ADD_CLIENT, client_id=f"tpp-{number}", now_ms=conn.now_ms)
