@@ -46,7 +46,9 @@ def add_client(conn: Connection, client_id: str | None = None, scope: str = SCOP
 
 
 def put_unsigned(conn: Connection, client: int, *jtis: str, profile: str = OPEN_BANKING) -> list[int]:
-    return [inbox.put(conn, NewEvent(client, jti, f"txn-{jti}", "[]", "{}", profile)) for jti in jtis]
+    inbox.put(conn, [NewEvent(client, jti, f"txn-{jti}", "[]", "{}", profile) for jti in jtis])
+    rows = [conn.one(_row, jti=jti) for jti in jtis]
+    return [row["id"] for row in rows if row is not None]
 
 
 def sign(conn: Connection, client: int, jti: str, token: str | None = None) -> None:

@@ -50,10 +50,12 @@ def add_event(
 
     def add(conn: Connection) -> str:
         jti = uuid4().hex
-        event = inbox.put(conn, NewEvent(client, jti, "t", "urn:x:y", "{}", profile, stream))
+        inbox.put(conn, [NewEvent(client, jti, "t", "urn:x:y", "{}", profile, stream)])
         if status == "ready":
             push_at = conn.now_ms if is_to_be_pushed else None
-            inbox.make_ready(conn, [SignedEvent(event, client, token_of(jti), "kid", push_at)])
+            inbox.make_ready(
+                conn, [SignedEvent(_row(conn, _EVENT, {"jti": jti})["id"], client, token_of(jti), "kid", push_at)]
+            )
         return jti
 
     return database.write_now(add)

@@ -63,7 +63,8 @@ def test_every_action_that_is_recorded_is_one_or_the_other() -> None:
     """What somebody records under a new name must be decided about, too."""
     source = Path(event_audit.__file__).parent
     texts = [path.read_text() for path in source.glob("*.py")]
-    recorded = {name for text in texts for name in re.findall(r'record\(conn, [\w.]+, f?"([^"]+)"', text)}
+    told = r'(?:record\(conn, [\w.]+|NewAction\([\w.]+), f?"([^"]+)"'
+    recorded = {name for text in texts for name in re.findall(told, text)}
     spelled = {name.replace("{decision}", decision) for name in recorded for decision in Decision}
     assert spelled == {*EVENTS, *OTHERS, "client.suspended", "client.resumed"}
 

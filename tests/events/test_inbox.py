@@ -4,7 +4,6 @@ import pytest
 
 from restante.core.acknowledgement import Fault, verdicts_of
 from restante.core.errors import NotAuthenticated
-from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.hot import Failed
 from restante.database.queries import Query
@@ -254,14 +253,45 @@ def test_a_look_is_not_enough_where_something_changes(
     assert database.read_now(inbox.look, options, Wish(client.id, 2, verdicts)) is None
 
 
-def test_a_new_event_waits_for_its_signature(database: Database, client: Customer) -> None:
-    def put(conn: Connection) -> int:
-        return inbox.put(conn, NewEvent(client.id, "a", "txn", "[]", '{"jti":"a"}'))
+def number_of(database: Database, jti: str) -> int:
+    row = database.read_now(lambda conn: conn.one(_ROW, jti=jti))
+    assert row is not None
+    return int(row["id"])
 
-    event = database.write_now(put)
-    assert database.read_now(inbox.text_of, client.id, event) == '{"jti":"a"}'
-    assert database.read_now(inbox.text_of, client.id, event + 1) is None
-    assert bank.status_of(database, "a") == "unsigned"
+
+def test_new_events_wait_for_their_signatures_in_their_order(database: Database, client: Customer) -> None:
+    """Names without an order, more than one of a kind, each with a text of its own, and one that is hard to write."""
+    hard = '{"jti":"b","a":"\\u0000 \\\\ \\" \u2028 [,]"}'
+    texts = {"c": '{"jti":"c"}', "b": hard, "a": '{"jti":"a"}'}
+    database.write_now(inbox.put, [NewEvent(client.id, jti, "txn", "[]", text) for jti, text in texts.items()])
+    ids = [number_of(database, jti) for jti in texts]
+    assert ids == sorted(ids)
+    assert [database.read_now(inbox.text_of, client.id, event) for event in ids] == list(texts.values())
+    assert database.read_now(inbox.text_of, client.id, ids[-1] + 1) is None
+    assert {bank.status_of(database, jti) for jti in texts} == {"unsigned"}
+
+
+def test_very_many_are_put_a_piece_at_a_time(
+    database: Database, client: Customer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "PIECE_CHARACTERS_MAX", 100)
+    sizes = [10, 90, 1, 300, 99, 100, 1]
+    events = [NewEvent(client.id, f"j{place}", "txn", "[]", "x" * size) for place, size in enumerate(sizes)]
+    assert [[len(event.claims) for event in piece] for piece in inbox._pieces(events)] == [
+        [10, 90],
+        [1],
+        [300],
+        [99],
+        [100],
+        [1],
+    ]
+    database.write_now(inbox.put, events)
+    ids = [number_of(database, event.jti) for event in events]
+    assert ids == sorted(ids)
+
+
+def test_nothing_is_put_where_there_is_nothing(database: Database) -> None:
+    database.write_now(inbox.put, [])
 
 
 def test_what_is_ready_is_announced(database: Database, client: Customer) -> None:

@@ -5,8 +5,8 @@ import pytest
 
 from restante.core.errors import BadInput
 from restante.database.database import Database
-from restante.events import event_audit, publish_requests
-from restante.events.publish_requests import PublishBody
+from restante.events import event_audit
+from restante.events.publish_requests import PUBLISHING, PublishBody, PublishRequest
 from restante.events.publishing import Publisher
 from restante.web.ask import decode_json
 from restante.web.idempotency import Answered, KeyReused
@@ -19,7 +19,7 @@ ADA = Publisher("ada")
 
 def ask(database: Database, body: dict[str, Any], key: str | None = None) -> Answered:
     decoded = decode_json(msgspec.json.encode({"sub": SUB, "events": UPDATED, **body}), PublishBody)
-    return database.write_now(publish_requests.carry_out, decoded, ADA, key)
+    return database.run_hot_now(PUBLISHING, PublishRequest(decoded, ADA, key))
 
 
 def test_one_client_is_answered_with_one_name_and_several_with_their_names(database: Database) -> None:
@@ -43,5 +43,5 @@ def test_under_a_key_it_is_published_once(database: Database) -> None:
 def test_a_number_that_cannot_be_written_again_is_refused(database: Database) -> None:
     raw = b'{"sub": "https://a.example", "all_subscribers": true, "events": {"urn:x:y": {"n": 36893488147419103232}}}'
     with pytest.raises(BadInput) as refused:
-        database.write_now(publish_requests.carry_out, decode_json(raw, PublishBody), ADA, "k")
+        database.run_hot_now(PUBLISHING, PublishRequest(decode_json(raw, PublishBody), ADA, "k"))
     assert refused.value.field == "events.urn:x:y.n"

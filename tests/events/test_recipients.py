@@ -2,9 +2,9 @@ import pytest
 
 from restante.core.errors import BadInput, NotFound
 from restante.database.database import Database
-from restante.events import recipients
+from restante.database.hot import Failed
 from restante.events.claims import Event, checked_event
-from restante.events.recipients import Recipient
+from restante.events.recipients import Asked, Clients, Recipient
 from tests.events import bank
 from tests.events.publishers import SIGNAL, SUB, add_stream, follow, subscribe
 
@@ -16,14 +16,21 @@ def event_of(*types: str, sub: str | None = SUB, sub_id: dict[str, str] | None =
     return checked_event({name: {} for name in types}, "t", 1, sub, sub_id)
 
 
+def recipients_of(database: Database, client_id: str | None, event: Event) -> list[Recipient]:
+    (found,) = database.read_now(lambda conn: Clients(conn, [client_id]).address([Asked(client_id, event)]))
+    if isinstance(found, Failed):
+        raise found.error
+    return found.recipients
+
+
 def told(database: Database, event: Event) -> dict[str, list[str]]:
-    return {each.client_id: each.types for each in database.read_now(recipients.subscribers, event)}
+    return {each.client_id: each.types for each in recipients_of(database, None, event)}
 
 
 def test_without_a_subscription_a_client_is_sent_everything(database: Database) -> None:
     tpp = database.write_now(bank.add_client)
-    found = database.read_now(recipients.of_client, tpp.client_id, event_of(A, B))
-    assert found == Recipient(tpp.id, tpp.client_id, [A, B], None)
+    found = recipients_of(database, tpp.client_id, event_of(A, B))
+    assert found == [Recipient(tpp.id, tpp.client_id, [A, B], None)]
 
 
 def test_a_subscription_names_types_or_stands_for_all(database: Database) -> None:
@@ -32,7 +39,7 @@ def test_a_subscription_names_types_or_stands_for_all(database: Database) -> Non
     subscribe(database, every.id, None)
     subscribe(database, other.id, '["urn:example:c"]')
     assert told(database, event_of(A, B)) == {some.client_id: [B], every.client_id: [A, B]}
-    assert database.read_now(recipients.of_client, other.client_id, event_of(A)) is None
+    assert recipients_of(database, other.client_id, event_of(A)) == []
 
 
 def test_a_suspended_client_is_sent_as_before(database: Database) -> None:
@@ -43,14 +50,14 @@ def test_a_suspended_client_is_sent_as_before(database: Database) -> None:
 
 def test_an_unknown_client_is_not_found(database: Database) -> None:
     with pytest.raises(NotFound):
-        database.read_now(recipients.of_client, "nobody", event_of(A))
+        recipients_of(database, "nobody", event_of(A))
 
 
 def test_a_stream_is_sent_what_it_requested(database: Database) -> None:
     receiver = database.write_now(bank.add_client)
     stream = add_stream(database, receiver.id, f'["{SIGNAL}", "{A}"]')
-    found = database.read_now(recipients.of_client, receiver.client_id, event_of(A, B, SIGNAL))
-    assert found == Recipient(receiver.id, receiver.client_id, [A, SIGNAL], stream)
+    found = recipients_of(database, receiver.client_id, event_of(A, B, SIGNAL))
+    assert found == [Recipient(receiver.id, receiver.client_id, [A, SIGNAL], stream)]
 
 
 @pytest.mark.parametrize(("status", "is_told"), [("enabled", True), ("paused", True), ("disabled", False)])
@@ -76,5 +83,5 @@ def test_an_event_without_a_sub_is_for_streams_alone(database: Database) -> None
     event = event_of(SIGNAL, sub=None, sub_id=ADA)
     assert set(told(database, event)) == {receiver.client_id}
     with pytest.raises(BadInput) as refused:
-        database.read_now(recipients.of_client, tpp.client_id, event)
+        recipients_of(database, tpp.client_id, event)
     assert refused.value.field == "sub"

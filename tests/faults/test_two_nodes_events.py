@@ -36,6 +36,8 @@ class Two:
 
         self.first.begin()
         before = work(self.first, *first)
+        # What nobody has asked about may still be here: it is to be there before the second comes.
+        self.first.arrive()
         running = threading.Thread(target=run_second)
         running.start()
         until_waiting_or_over(self.first, running)

@@ -2,8 +2,9 @@ import pytest
 
 from restante.core.errors import BadInput
 from restante.database.database import Database
+from restante.database.hot import Failed
 from restante.web import idempotency
-from restante.web.idempotency import KEEP_SECONDS, Asked, KeyReused
+from restante.web.idempotency import KEEP_SECONDS, Answered, Asked, KeyReused
 from tests.conftest import ManualClock
 
 
@@ -76,3 +77,24 @@ def test_an_answer_given_before_says_so() -> None:
     assert (fresh.status, replayed.status) == (201, 201)
     assert (b"idempotency-replayed", b"true") in replayed.headers
     assert b"idempotency-replayed" not in dict(fresh.headers)
+
+
+def test_of_many_each_is_done_once_as_if_they_came_one_after_another(database: Database) -> None:
+    calls: list[list[bytes]] = []
+
+    def ask(*asked: Asked) -> list[Answered | Failed]:
+        def work(places: list[int]) -> list[bytes | Failed]:
+            calls.append([asked[place].body for place in places])
+            return [Failed(bad) if asked[place].body == b"bad" else b"did " + asked[place].body for place in places]
+
+        return database.write_now(idempotency.once_each, list(asked), work)
+
+    bad = BadInput("x", "y")
+    first = ask(Asked("ada", "k", b"bad"), Asked("ada", "k", b"a"), Asked("bob", "k", b"b"), Asked("ada", None, b"c"))
+    assert first == [Failed(bad), Answered(b"did a", False), Answered(b"did b", False), Answered(b"did c", False)]
+    # What failed leaves no key, so that the next under it is done; in their order, as many together as can be.
+    assert calls == [[b"bad"], [b"a", b"b", b"c"]]
+    again, other, another = ask(Asked("ada", "k", b"a"), Asked("ada", "k", b"other"), Asked("eve", "k", b"a"))
+    assert (again, another) == (Answered(b"did a", True), Answered(b"did a", False))
+    assert isinstance(other, Failed)
+    assert isinstance(other.error, KeyReused)

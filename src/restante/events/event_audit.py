@@ -4,7 +4,8 @@ Rows are added and never changed. Who published, released or dropped an event is
 after a while; who let a client in, or had a key replaced, is kept for ever: such rows are few, and asked for late.
 """
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,6 +20,13 @@ SQL = queries_beside(__file__)
 ROWS_MAX = 1000
 
 
+class NewAction(NamedTuple):
+    actor: str
+    event: str
+    client_id: str | None
+    detail: Mapping[str, Any]
+
+
 class AuditedAction(msgspec.Struct, frozen=True):
     id: int
     at_ms: int
@@ -30,8 +38,14 @@ class AuditedAction(msgspec.Struct, frozen=True):
 
 def record(conn: Connection, actor: str, event: str, client_id: str | None, detail: dict[str, Any]) -> None:
     """Write it down, in the transaction that does it. `detail` must hold no secret."""
-    text = msgspec.json.encode(detail).decode()
-    conn.run(SQL.insert_action, at=conn.now_ms, actor=actor, event=event, client_id=client_id, detail=text)
+    record_all(conn, [NewAction(actor, event, client_id, detail)])
+
+
+def record_all(conn: Connection, actions: Sequence[NewAction]) -> None:
+    """The same, of several."""
+    texts = (msgspec.json.encode(action.detail).decode() for action in actions)
+    rows = [(conn.now_ms, *action[:3], text) for action, text in zip(actions, texts, strict=True)]
+    conn.run_rows(SQL.insert_action, rows)
 
 
 def list_page(conn: Connection, client_id: str | None, window: Window) -> Page[AuditedAction]:

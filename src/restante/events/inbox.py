@@ -11,7 +11,7 @@ What has been sent is one mark for each client and profile, not one for each eve
 So a poll that hands out what was handed out before has nothing to write down (`look`); one with news writes one row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -27,6 +27,8 @@ SQL = queries_beside(__file__)
 OPEN_BANKING = "open-banking"
 SHARED_SIGNALS = "shared-signals"
 
+# Of one statement that puts events; no engine takes a gigabyte.
+PIECE_CHARACTERS_MAX = 1024 * 1024
 _PLACES_OF_A_CLIENT = 2**40
 _NO_END = 2**63 - 1
 _encoder = msgspec.json.Encoder()
@@ -89,21 +91,24 @@ def place_of(client: int, event: int) -> int:
     return client * _PLACES_OF_A_CLIENT + event
 
 
-def put(conn: Connection, event: NewEvent) -> int:
-    """Add an event to be signed; its row."""
-    row = conn.one(
-        SQL.put,
-        client=event.client,
-        jti=event.jti,
-        txn=event.txn,
-        event_types=event.event_types,
-        profile=event.profile,
-        stream=event.stream,
-        now_ms=conn.now_ms,
-    )
-    assert row is not None  # noqa: S101 — an INSERT … RETURNING that did not raise has a row
-    conn.run(SQL.put_text, place=place_of(event.client, row["id"]), jti=event.jti, text=event.claims)
-    return int(row["id"])
+def put(conn: Connection, events: Sequence[NewEvent]) -> None:
+    """Add events to be signed, in their order."""
+    for piece in _pieces(events):
+        listed = _encoder.encode(piece).decode()
+        conn.run_many(SQL.put, [{"events": listed, "now_ms": conn.now_ms}])
+        conn.run_many(SQL.put_texts, [{"events": listed}])
+
+
+def _pieces(events: Sequence[NewEvent]) -> Iterator[Sequence[NewEvent]]:
+    """The events, so many at a time that a statement bears them: an event for everybody may be one for very many."""
+    begin = characters = 0
+    for end, event in enumerate(events):
+        if characters and characters + len(event.claims) > PIECE_CHARACTERS_MAX:
+            yield events[begin:end]
+            begin, characters = end, 0
+        characters += len(event.claims)
+    if events:
+        yield events[begin:]
 
 
 def text_of(conn: Connection, client: int, event: int) -> str | None:

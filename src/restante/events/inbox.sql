@@ -1,12 +1,31 @@
 -- name: put
--- An event for a client, to be signed.
+-- Events for clients, to be signed, numbered in the order of the list.
 INSERT INTO event_inbox (client, jti, txn, event_types, status, profile, stream, created_at)
-VALUES (:client, :jti, :txn, :event_types, 'unsigned', :profile, :stream, :now_ms)
-RETURNING id
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+    json_extract(value, '$[3]'), 'unsigned', json_extract(value, '$[5]'), json_extract(value, '$[6]'), :now_ms
+FROM json_each(:events) ORDER BY key
 
--- name: put_text
--- What is to be signed of it.
-INSERT INTO event_texts (place, jti, text) VALUES (:place, :jti, :text)
+-- name: put@postgres
+-- PostgreSQL takes a JSON list apart by another function.
+INSERT INTO event_inbox (client, jti, txn, event_types, status, profile, stream, created_at)
+SELECT CAST(value ->> 0 AS BIGINT), value ->> 1, value ->> 2, value ->> 3, 'unsigned', value ->> 5,
+    CAST(value ->> 6 AS BIGINT), :now_ms
+FROM jsonb_array_elements(CAST(:events AS JSONB)) WITH ORDINALITY AS listed (value, place) ORDER BY place
+
+-- name: put_texts
+-- What is to be signed of them, each at the place that its number gives it.
+INSERT INTO event_texts (place, jti, text)
+SELECT inbox.client * 1099511627776 + inbox.id, inbox.jti, json_extract(value, '$[4]')
+FROM json_each(:events) JOIN event_inbox AS inbox ON inbox.jti = json_extract(value, '$[1]')
+
+-- name: put_texts@postgres
+-- As above; and each is sought by its name, where joining them would read the whole inbox for a list that is believed to
+-- be long.
+INSERT INTO event_texts (place, jti, text)
+SELECT put.place, value ->> 1, value ->> 4
+FROM jsonb_array_elements(CAST(:events AS JSONB)) AS listed (value)
+CROSS JOIN LATERAL (SELECT inbox.client * 1099511627776 + inbox.id AS place FROM event_inbox AS inbox
+                    WHERE inbox.jti = value ->> 1 LIMIT 1) AS put
 
 -- name: text_at
 -- An event's text: its claims until it is signed, then its token.

@@ -1,13 +1,18 @@
-"""Operators' requests to publish: checked, carried out in one transaction, once for an idempotency key."""
+"""Operators' requests to publish: checked, carried out in one transaction, once for an idempotency key.
 
-from typing import Annotated, Any
+Requests that wait together are carried out together, by a few statements for all of them."""
+
+from collections.abc import Hashable, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from restante.core.errors import BadInput
 from restante.database.connection import Connection
+from restante.database.hot import Failed, HotOperation
 from restante.events.claims import SECONDS_MAX, check_json
-from restante.events.publishing import EventWish, Publisher, publish
+from restante.events.publishing import EventWish, Publisher, PublishWish, publish_all
 from restante.web import idempotency
 from restante.web.idempotency import Answered, Asked
 
@@ -52,16 +57,55 @@ class Published(msgspec.Struct, frozen=True):
     jtis: list[str] | UnsetType = UNSET
 
 
-def carry_out(conn: Connection, body: PublishBody, by: Publisher, key: str | None) -> Answered:
-    # What cannot be written again could not be compared either.
-    check_json(body.events, "events")
-    check_json(body.sub_id, "sub_id")
-    asked = Asked(by.actor, key, _PURPOSE + _encoder.encode(body))
-    return idempotency.once(conn, asked, lambda: _encoder.encode(_published(conn, body, by)))
+class PublishRequest(NamedTuple):
+    """What is asked for, by whom, and under which idempotency key, if any."""
+
+    body: PublishBody
+    by: Publisher
+    key: str | None = None
 
 
-def _published(conn: Connection, body: PublishBody, by: Publisher) -> Published:
-    jtis = publish(conn, body.wish(), by)
-    if body.client_id is not None and len(jtis) == 1:
-        return Published(jti=jtis[0])
-    return Published(jtis=jtis)
+def carry_out(conn: Connection, requests: Sequence[PublishRequest]) -> list[Answered | Failed]:
+    """What each is answered, as if they came one after another."""
+    checked = [_checked(request) for request in requests]
+    good = [place for place, each in enumerate(checked) if isinstance(each, Asked)]
+
+    def publish(places: list[int]) -> list[bytes | Failed]:
+        return _published(conn, [requests[good[place]] for place in places])
+
+    asked = [each for each in checked if isinstance(each, Asked)]
+    answers = iter(idempotency.once_each(conn, asked, publish))
+    return [each if isinstance(each, Failed) else next(answers) for each in checked]
+
+
+def _about(_request: PublishRequest) -> Hashable:
+    """One thing for all: publishers take turns under names of inboxes, and a list has most of those anyway."""
+    return "publishing"
+
+
+# Made once: requests that wait together are carried out together.
+PUBLISHING = HotOperation(carry_out, _about)
+
+
+def _checked(request: PublishRequest) -> Asked | Failed:
+    body, by, key = request
+    try:
+        # What cannot be written again could not be compared either.
+        check_json(body.events, "events")
+        check_json(body.sub_id, "sub_id")
+    except BadInput as error:
+        return Failed(error)
+    return Asked(by.actor, key, b"" if key is None else _PURPOSE + _encoder.encode(body))
+
+
+def _published(conn: Connection, requests: Sequence[PublishRequest]) -> list[bytes | Failed]:
+    outcomes = publish_all(conn, [PublishWish(request.body.wish(), request.by) for request in requests])
+    return [
+        outcome if isinstance(outcome, Failed) else _answer(request.body, outcome)
+        for request, outcome in zip(requests, outcomes, strict=True)
+    ]
+
+
+def _answer(body: PublishBody, jtis: list[str]) -> bytes:
+    is_one = body.client_id is not None and len(jtis) == 1
+    return _encoder.encode(Published(jti=jtis[0]) if is_one else Published(jtis=jtis))

@@ -3,12 +3,12 @@
     publish(conn, EventWish(client_id="tpp-1", sub="https://…", events={"urn:…": {…}}))  ─▶ jtis
 
 Nothing is signed here. The rows wait as `unsigned` and the commit tells the signer (`EventsToSign`), so that publishing
-costs an insert and needs neither keys nor settings. Whoever shares our database may call it inside a transaction of
+costs inserts and needs neither keys nor settings. Whoever shares our database may call it inside a transaction of
 their own: the event is published if and only if what it tells of is committed.
 """
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,10 +16,12 @@ import msgspec
 
 from restante.core.errors import BadInput
 from restante.database.connection import Connection
-from restante.events import event_audit, inbox, recipients
+from restante.database.hot import Failed
+from restante.events import event_audit, inbox
 from restante.events.claims import Addressed, Event, checked_event, open_banking_claims, shared_signals_claims
+from restante.events.event_audit import NewAction
 from restante.events.inbox import OPEN_BANKING, SHARED_SIGNALS, NewEvent
-from restante.events.recipients import Recipient
+from restante.events.recipients import Asked, Clients, Recipient, Sending
 
 # Names to take turns under, for all clients together: as many as a transaction can hold at once, and to spare.
 TURNS = 32
@@ -55,41 +57,51 @@ class Publisher(NamedTuple):
     key_id: int | None = None
 
 
+class PublishWish(NamedTuple):
+    """An event to publish. With `by`, who it was is recorded beside what else was done, under the event's `txn`."""
+
+    event: EventWish
+    by: Publisher | None = None
+
+
 def publish(conn: Connection, wish: EventWish, by: Publisher | None = None) -> list[str]:
-    """The names (jti) of the tokens that will be made; none if nobody asked for such an event.
+    """The names (jti) of the tokens that will be made; none if nobody asked for such an event."""
+    (outcome,) = publish_all(conn, [PublishWish(wish, by)])
+    if isinstance(outcome, Failed):
+        raise outcome.error
+    return outcome
 
-    With `by`, who it was is recorded beside what else was done, under the event's `txn`.
-    """
-    if (wish.client_id is not None) == wish.all_subscribers:
-        raise BadInput("client_id", "either a client_id or all_subscribers")
+
+def publish_all(conn: Connection, wishes: Sequence[PublishWish]) -> list[list[str] | Failed]:
+    """`publish` for each, one after another. What is read is read for all of them, and what is written for all."""
+    clients = Clients(conn, [wish.event.client_id for wish in wishes])
     seconds = conn.now_ms // 1000
-    txn = new_name() if wish.txn is None else wish.txn
-    event = checked_event(wish.events, txn, seconds if wish.toe is None else wish.toe, wish.sub, wish.sub_id)
-    if wish.client_id is None:
-        found = recipients.subscribers(conn, event)
-    else:
-        only = recipients.of_client(conn, wish.client_id, event)
-        found = [] if only is None else [only]
-    jtis = queue(conn, event, found)
-    if by is not None and jtis:
-        key = {} if by.key_id is None else {"key_id": by.key_id}
-        detail = {"txn": event.txn, "types": list(event.events), "tokens": len(jtis), **key}
-        event_audit.record(conn, by.actor, "event.published", wish.client_id, detail)
-    return jtis
+    sendings = clients.address([_checked(wish.event, seconds) for wish in wishes])
+    queued = iter(queue(conn, [each for each in sendings if isinstance(each, Sending)]))
+    actions: list[NewAction] = []
+    outcomes: list[list[str] | Failed] = []
+    for wish, each in zip(wishes, sendings, strict=True):
+        outcome = each if isinstance(each, Failed) else next(queued)
+        outcomes.append(outcome)
+        if wish.by is not None and outcome and isinstance(each, Sending):
+            actions.append(_action(wish.by, wish.event.client_id, each.event, len(outcome)))
+    event_audit.record_all(conn, actions)
+    return outcomes
 
 
-def queue(conn: Connection, event: Event, found: list[Recipient]) -> list[str]:
-    """Leave the event for exactly these, whatever they asked for.
+def queue(conn: Connection, sendings: Sequence[Sending]) -> list[list[str]]:
+    """Leave each event for exactly its recipients, whatever they asked for; the names of the tokens of each.
 
     A client's events are numbered in the order of the commits: others for the same clients wait for this one.
     """
-    conn.lock("inbox", *(recipient.client % TURNS for recipient in found))
-    rows = [row for recipient in found for row in _rows(event, recipient, conn.now_ms // 1000)]
-    for row in rows:
-        inbox.put(conn, row)
-    if rows:
-        conn.announce(EventsToSign(len(rows)))
-    return [row.jti for row in rows]
+    conn.lock("inbox", *(recipient.client % TURNS for each in sendings for recipient in each.recipients))
+    seconds = conn.now_ms // 1000
+    rows = [[row for to in each.recipients for row in _rows(each.event, to, seconds)] for each in sendings]
+    every = [row for each in rows for row in each]
+    inbox.put(conn, every)
+    if every:
+        conn.announce(EventsToSign(len(every)))
+    return [[row.jti for row in each] for each in rows]
 
 
 def new_name() -> str:
@@ -117,3 +129,21 @@ def _row(event: Event, recipient: Recipient, to: Addressed, types: list[str], cl
         profile=OPEN_BANKING if recipient.stream is None else SHARED_SIGNALS,
         stream=recipient.stream,
     )
+
+
+def _checked(wish: EventWish, seconds: int) -> Asked | Failed:
+    """The event and whom it is meant for, or what is wrong with it."""
+    if (wish.client_id is not None) == wish.all_subscribers:
+        return Failed(BadInput("client_id", "either a client_id or all_subscribers"))
+    txn = new_name() if wish.txn is None else wish.txn
+    toe = seconds if wish.toe is None else wish.toe
+    try:
+        return Asked(wish.client_id, checked_event(wish.events, txn, toe, wish.sub, wish.sub_id))
+    except BadInput as error:
+        return Failed(error)
+
+
+def _action(by: Publisher, client_id: str | None, event: Event, tokens: int) -> NewAction:
+    key = {} if by.key_id is None else {"key_id": by.key_id}
+    detail = {"txn": event.txn, "types": list(event.events), "tokens": tokens, **key}
+    return NewAction(by.actor, "event.published", client_id, detail)

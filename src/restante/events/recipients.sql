@@ -1,13 +1,25 @@
--- name: client
--- One client, with what it asked for.
+-- name: some
+-- The clients of these names, with what they asked for.
 SELECT c.id AS client, c.client_id, s.event_types,
        t.id AS stream, t.status AS stream_status, t.events_delivered, t.all_subjects
 FROM event_clients c
 LEFT JOIN event_subscriptions s ON s.client = c.id
 LEFT JOIN event_streams t ON t.client = c.id
-WHERE c.client_id = :client_id
+WHERE c.client_id IN (SELECT value FROM json_each(:client_ids))
 
--- name: clients
+-- name: some@postgres
+-- PostgreSQL takes a JSON list apart by another function; and each client is sought by its name, however many there are.
+SELECT found.*
+FROM json_array_elements_text(CAST(:client_ids AS json)) AS listed (value)
+CROSS JOIN LATERAL (
+    SELECT c.id AS client, c.client_id, s.event_types,
+           t.id AS stream, t.status AS stream_status, t.events_delivered, t.all_subjects
+    FROM event_clients c
+    LEFT JOIN event_subscriptions s ON s.client = c.id
+    LEFT JOIN event_streams t ON t.client = c.id
+    WHERE c.client_id = value LIMIT 1) AS found
+
+-- name: every
 -- Every client, with what it asked for.
 SELECT c.id AS client, c.client_id, s.event_types,
        t.id AS stream, t.status AS stream_status, t.events_delivered, t.all_subjects

@@ -6,10 +6,10 @@ import msgspec
 
 from restante.core.errors import BadInput
 from restante.database.database import Database
-from restante.events import client_status, listing, publish_requests, releasing
+from restante.events import client_status, listing, releasing
 from restante.events.client_status import ClientStatus, ClientStatusDetail
 from restante.events.listing import STATUSES, EventDetail, EventFilter, EventView
-from restante.events.publish_requests import PublishBody, Published
+from restante.events.publish_requests import PUBLISHING, PublishBody, Published, PublishRequest
 from restante.events.publishing import Publisher
 from restante.events.releasing import Decision
 from restante.events.wire import SHAPE
@@ -67,7 +67,8 @@ class AdminEventRoutes:
         """
         key = idempotency.key_of(ask)
         key_id = ask.caller.key_id if isinstance(ask.caller, KeyHolder) else None
-        made = await self._database.write(publish_requests.carry_out, body, Publisher(ask.actor, key_id), key)
+        request = PublishRequest(body, Publisher(ask.actor, key_id), key)
+        made = await self._database.run_hot(PUBLISHING, request)
         return made.as_answer()
 
     async def list_page(self, ask: Ask) -> Page[EventView]:

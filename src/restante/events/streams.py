@@ -22,7 +22,7 @@ from restante.events.claims import checked_event
 from restante.events.event_catalogue import STREAM_UPDATED, VERIFICATION
 from restante.events.inbox import InboxChanged
 from restante.events.public_ids import known_form
-from restante.events.recipients import Recipient
+from restante.events.recipients import Recipient, Sending
 
 SQL = queries_beside(__file__)
 
@@ -205,7 +205,7 @@ def _tell(conn: Connection, stream: Stream, event_type: str, members: dict[str, 
     about = {"format": "opaque", "id": stream.public_id}
     event = checked_event({event_type: members}, publishing.new_name(), conn.now_ms // 1000, sub_id=about)
     recipient = Recipient(stream.client, stream.client_id, [event_type], stream.id)
-    (jti,) = publishing.queue(conn, event, [recipient])
+    ((jti,),) = publishing.queue(conn, [Sending(event, [recipient])])
     row = conn.one(SQL.row_of, jti=jti)
     assert row is not None  # noqa: S101 — it was inserted in this very transaction
     return int(row["id"])

@@ -5,11 +5,12 @@ there without the other. A request that failed did nothing and leaves no key.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
 from restante.core.errors import BadInput, Unprocessable
 from restante.database.connection import Connection
+from restante.database.hot import Failed
 from restante.database.queries import queries_beside
 from restante.web.answer import Answer, json_answer
 from restante.web.ask import Ask
@@ -61,6 +62,56 @@ def once(conn: Connection, asked: Asked, work: Callable[[], bytes]) -> Answered:
     answer = work()
     remember(conn, asked.actor, asked.key, asked.body, answer.decode())
     return Answered(answer, False)
+
+
+def once_each(
+    conn: Connection, asked: Sequence[Asked], work: Callable[[list[int]], Sequence[bytes | Failed]]
+) -> list[Answered | Failed]:
+    """`once` for each, as if they came one after another. `work` is given the places of those that are to be done, and
+    does them together."""
+    outcomes: dict[int, Answered | Failed] = {}
+    while left := [place for place in range(len(asked)) if place not in outcomes]:
+        together = _until_a_key_repeats(asked, left)
+        outcomes |= _replayed(conn, {place: asked[place] for place in together if asked[place].key is not None})
+        new = [place for place in together if place not in outcomes]
+        for place, answer in zip(new, work(new), strict=True):
+            outcomes[place] = answer if isinstance(answer, Failed) else Answered(answer, False)
+        done = [(asked[place], outcome.json) for place in new if isinstance(outcome := outcomes[place], Answered)]
+        _remember_all(conn, done)
+    return [outcomes[place] for place in range(len(asked))]
+
+
+def _until_a_key_repeats(asked: Sequence[Asked], places: list[int]) -> list[int]:
+    """Those before the first whose key one of them has, too: it is answered by what comes of that one."""
+    seen: set[tuple[str, str]] = set()
+    for count, place in enumerate(places):
+        actor, key, _ = asked[place]
+        if key is None:
+            continue
+        if (actor, key) in seen:
+            return places[:count]
+        seen.add((actor, key))
+    return places
+
+
+def _replayed(conn: Connection, asked: dict[int, Asked]) -> dict[int, Answered | Failed]:
+    """What those are answered whose key was used before."""
+    found = {place: conn.values_later(SQL.find, actor=each.actor, key=each.key) for place, each in asked.items()}
+    outcomes: dict[int, Answered | Failed] = {}
+    for place, rows in found.items():
+        for body_hash, answer in rows():
+            is_same = body_hash == _digest(asked[place].body)
+            outcomes[place] = Answered(answer.encode(), True) if is_same else Failed(KeyReused())
+    return outcomes
+
+
+def _remember_all(conn: Connection, done: Sequence[tuple[Asked, bytes]]) -> None:
+    rows = [
+        (asked.actor, asked.key, _digest(asked.body), answer.decode(), conn.now_ms)
+        for asked, answer in done
+        if asked.key is not None
+    ]
+    conn.run_rows(SQL.insert, rows)
 
 
 def checked_key(key: str) -> str:
