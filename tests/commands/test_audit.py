@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from restante.commands.audit import AuditEntry, AuditTrail
+from restante.commands.audit import PART_ROWS, AuditEntry, AuditTrail
 from restante.commands.audit_verify import LiveVerification
 from restante.database.connection import Connection
 from restante.database.database import Database
@@ -108,3 +108,32 @@ def test_another_process_may_write_between(database: Database, trail: AuditTrail
         database.write_now(each.record, entry())
     assert [row["n"] for row in rows(database, 5)] == [1, 2, 3, 4, 5, 6]
     assert verified(database, trail)
+
+
+def test_a_chain_has_one_checkpoint_which_is_another_row_in_each_part(database: Database, trail: AuditTrail) -> None:
+    """Also where one transaction goes past several parts."""
+    at = Query("at", "SELECT chain, part, n FROM audit_checkpoints WHERE chain <> 0 ORDER BY chain")
+    for count, expected in ((PART_ROWS - 1, (0, 63)), (1, (1, 64)), (5, (1, 69)), (3 * PART_ROWS, (4, 261))):
+        database.write_now(trail.record_all, [entry(chain) for chain in (5, 6) for _ in range(count)])
+        assert database.read_now(lambda conn: conn.values(at)) == [(5, *expected), (6, *expected)]
+        assert verified(database, trail)
+    other = AuditTrail(KEY)
+    database.write_now(other.record, entry())
+    assert verified(database, other)
+
+
+@pytest.mark.parametrize("part", [0, 99])
+def test_a_checkpoint_that_is_not_ours_is_not_gone_on_from(database: Database, trail: AuditTrail, part: int) -> None:
+    """Wherever it stands: after it nothing of the chain is proven, and the next row says so."""
+    database.write_now(trail.record_all, [entry() for _ in range(PART_ROWS)])
+    forge = Query(
+        "forge",
+        "INSERT INTO audit_checkpoints (chain, part, n, hash, at, signature) VALUES (5, :part, 7, x'00', 1, x'00')",
+    )
+    database.write_now(lambda conn: conn.run(forge, part=part))
+    assert verified(database, trail) is (part == 0)
+    database.write_now(trail.record, entry())
+    left = Query("left", "SELECT COUNT(*) AS count FROM audit_checkpoints WHERE chain = 5")
+    row = database.read_now(lambda conn: conn.one(left))
+    assert row is not None
+    assert (row["count"], verified(database, trail)) == ((2, True) if part == 0 else (1, False))

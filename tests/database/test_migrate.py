@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from restante.commands.audit import PART_ROWS
 from restante.database import migrate as migrations
 from restante.database.engine import Engine
 from restante.database.errors import DatabaseError
@@ -103,3 +104,22 @@ def test_a_new_database_is_known_from_a_migrated_one(empty_postgres_url: str, en
             with closing(each.connect(writable=False)) as conn:
                 assert is_new(conn) is is_so
             migrate(each)
+
+
+def test_checkpoints_of_the_audit_trail_are_taken_along(
+    empty_postgres_url: str, engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They got a place of their own for each part of a chain."""
+    before, every = [step for step in available() if step.number < 15], available()
+    store = Query("store", "INSERT INTO audit_checkpoints VALUES (0, 3, x'01', 10, x'02'), (7, 1000, x'03', 20, x'04')")
+    stored = Query("stored", "SELECT chain, part, n, at FROM audit_checkpoints ORDER BY chain")
+    for each in (engine, PostgresEngine(empty_postgres_url)):
+        known(monkeypatch, *before)
+        migrate(each)
+        with closing(each.connect(writable=True)) as conn:
+            conn.begin()
+            conn.run(store)
+            conn.commit()
+        known(monkeypatch, *every)
+        migrate(each)
+        assert rows(each, stored) == [(0, 0, 3, 10), (7, 1000 // PART_ROWS, 1000, 20)]

@@ -133,6 +133,16 @@ def test_the_schemas_words_are_translated_and_nothing_else() -> None:
     )
 
 
+def test_what_is_for_postgresql_alone_is_taken_as_it_stands() -> None:
+    source = (
+        "CREATE TABLE t (n INTEGER);\n/* POSTGRES\nCREATE f AS $$ SELECT 'INTEGER', 1 INTEGER; $$;\n*/\n-- INTEGER\n"
+    )
+    assert (
+        schema_of(source)
+        == "CREATE TABLE t (n BIGINT);\nCREATE f AS $$ SELECT 'INTEGER', 1 INTEGER; $$;\n\n-- INTEGER\n"
+    )
+
+
 def columns(engine: SqliteEngine | PostgresEngine, query: Query) -> set[tuple[str, str, str]]:
     conn = engine.connect(writable=False)
     try:

@@ -122,6 +122,8 @@ def test_a_script_may_hold_triggers_comments_and_quoted_semicolons(sqlite_engine
         INSERT INTO notes (text)
         VALUES ('a');
         -- The last word.
+        /* What another engine does;
+        and how; */
         """
     )
     assert everything(conn) == ["a", "echo; of a", "again"]

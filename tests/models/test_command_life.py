@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from restante.commands import approval, cancelling
+from restante.commands import approval, audit, cancelling, claims
 from restante.commands.ack_body import ExtendBody
 from restante.commands.acks import Said, Taken, acknowledge_all
 from restante.commands.approval import ApprovalRules
@@ -28,6 +29,7 @@ from restante.core.errors import RestanteError
 from restante.database.database import Database
 from restante.database.hot import HotOperation
 from tests.commands.field import Field, Hired, read
+from tests.commands.hints import misled
 from tests.conftest import ManualClock
 from tests.databases import FreshDatabases
 from tests.models.machines import Machine, try_machine
@@ -284,6 +286,7 @@ class CommandLife(Machine):
             ), command
             if command.state in LEASED:
                 assert (row["lease_owner"], row["lease_until"]) == (command.owner, command.lease_until)
+        assert misled(self.database) == []
 
     # The model.
 
@@ -381,5 +384,8 @@ def _tried(work: Callable[[], T]) -> tuple[T | None, str | None]:
         return None, error_code(refused)
 
 
-def test_command_life(fresh: FreshDatabases) -> None:
+def test_command_life(fresh: FreshDatabases, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As often as can be, what is otherwise done once in many times.
+    monkeypatch.setattr(claims, "RAISE_EVERY", 1)
+    monkeypatch.setattr(audit, "PART_ROWS", 3)
     try_machine(CommandLife, fresh, examples=40, steps=50)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from msgspec.structs import replace
 
-from restante.commands import claims, collectors, creation
+from restante.commands import audit, claims, collectors, creation
 from restante.commands.ack_body import AckBody, read_ack
 from restante.commands.acks import Said, Taken, acknowledge, acknowledge_all
 from restante.commands.audit_verify import LiveVerification
@@ -32,6 +32,7 @@ from restante.database.queries import Query
 from restante.identity.callers import CollectorCaller
 from tests.commands import field as field_module
 from tests.commands.field import ACTOR, Field
+from tests.commands.hints import misled
 from tests.conftest import ManualClock
 from tests.databases import FreshDatabases
 from tests.models.machines import Machine, try_machine
@@ -41,8 +42,9 @@ OPTIONS = CommandsOptions(rates=RATES, max_retries=1, is_signed=True)
 TABLES = {
     "miner_commands": "id",
     "command_dispatches": "site_id, command_type, dispatched_at, n",
-    "audit_checkpoints": "chain",
+    "audit_checkpoints": "chain, part",
     "command_audit": "chain, n",
+    "site_quiet": "site_id",
 }
 SECRETS = Query("secrets", "SELECT id, hmac_secret FROM edge_devices")
 # The order in which rows of different chains were written is not part of any chain.
@@ -219,6 +221,8 @@ class Lists(Machine):
 
     @invariant()
     def both_are_the_same(self) -> None:
+        for side in (self.together, self.alone):
+            assert misled(side.database) == []
         for table in TABLES:
             assert self.together.rows(table) == self.alone.rows(table), table
         assert sorted(map(repr, self.together.heard)) == sorted(map(repr, self.alone.heard))
@@ -250,5 +254,7 @@ def tried(work: Callable[[], Any]) -> Any:
         return error_code(refused)
 
 
-def test_lists(fresh: FreshDatabases) -> None:
+def test_lists(fresh: FreshDatabases, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "RAISE_EVERY", 2)
+    monkeypatch.setattr(audit, "PART_ROWS", 5)
     try_machine(Lists, fresh, examples=20, steps=25)

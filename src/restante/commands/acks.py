@@ -19,6 +19,7 @@ from restante.commands.collectors import SecretBox, sealed_secrets
 from restante.commands.leases import CommandFailed, settle
 from restante.commands.queue import SITE_LOCK, CommandsChanged
 from restante.commands.signing import is_ack_signed
+from restante.commands.site_quiet import disturb
 from restante.commands.wire import (
     AccessDenied,
     CommandFinished,
@@ -96,11 +97,13 @@ class Held(msgspec.Struct, frozen=True):
 class _Changes:
     """What ACKs lead to, to be written for all of them at once."""
 
-    __slots__ = ("entries", "finished", "going_on", "handed_back")
+    __slots__ = ("entries", "finished", "going_on", "handed_back", "moments")
 
     def __init__(self) -> None:
         self.going_on: list[tuple[Any, ...]] = []
         self.handed_back: list[tuple[Any, ...]] = []
+        # Site, and when the command is to be handed out again.
+        self.moments: list[tuple[int, int]] = []
         self.finished: list[tuple[Any, ...]] = []
         self.entries: list[AuditEntry] = []
 
@@ -236,6 +239,8 @@ def _apply(conn: Connection, changes: _Changes, held: Held, read: ReadAck, outco
     elif state is State.pending:
         again = (outcome.retry_count, outcome.next_attempt_at_ms)
         changes.handed_back.append((*row, *again, held.id))
+        if outcome.next_attempt_at_ms is not None:
+            changes.moments.append((held.site_id, outcome.next_attempt_at_ms))
         conn.announce(CommandsChanged(held.site_id))
     else:
         changes.finished.append((*row, held.id))
@@ -294,6 +299,7 @@ def _refused(
 def _write_down(conn: Connection, trail: AuditTrail, changes: _Changes, ends: Ends | None) -> None:
     conn.run_rows(SQL.go_on, changes.going_on)
     conn.run_rows(SQL.hand_back, changes.handed_back)
+    disturb(conn, changes.moments)
     conn.run_rows(SQL.finish, changes.finished)
     if changes.entries:
         trail.record_all(conn, changes.entries, ends)

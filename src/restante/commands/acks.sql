@@ -5,11 +5,12 @@ SELECT id, site_id, expires_at, next_attempt_at, command_id, status, lease_owner
 FROM miner_commands WHERE command_id IN (SELECT value FROM json_each(:command_ids))
 
 -- name: commands@postgres
--- PostgreSQL takes a list of texts apart by another function.
+-- PostgreSQL takes a list of texts apart by another function. As an array it is sought for one by one, however small the
+-- table was when the statement was planned.
 SELECT id, site_id, expires_at, next_attempt_at, command_id, status, lease_owner, lease_until, attempt, nonce, ack_hash,
     ack_attempt, retry_count, max_retries, retry_backoff_sec
 FROM miner_commands
-WHERE command_id IN (SELECT value FROM json_array_elements_text(CAST(:command_ids AS json)) AS listed (value))
+WHERE command_id = ANY (ARRAY(SELECT value FROM json_array_elements_text(CAST(:command_ids AS json)) AS listed (value)))
 
 -- name: go_on
 -- The command is in progress; its holder keeps the lease.

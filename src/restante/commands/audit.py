@@ -28,6 +28,9 @@ KEY_PURPOSE = "audit"
 ROOT_CHAIN = 0
 CHAIN_OPENED = "chain.opened"
 NO_HASH = bytes(hashlib.sha256().digest_size)
+# A checkpoint is a row that is changed in place until its chain has so many rows more; then it is another row. As many
+# versions of it are read through at most where a transaction that somebody left open keeps them all.
+PART_ROWS = 64
 
 _details = msgspec.json.Encoder(order="sorted")
 _rows = msgspec.json.Encoder()
@@ -80,6 +83,10 @@ class _End(msgspec.Struct, frozen=True):
     n: int
     hash: bytes
 
+    @property
+    def part(self) -> int:
+        return self.n // PART_ROWS
+
 
 Ends = Callable[[], dict[int, _End]]
 
@@ -101,7 +108,7 @@ class AuditTrail:
         chains = {entry.chain for entry in entries}
         conn.lock(SITE_LOCK, *chains)
         ends = self._opened(conn, chains, (looked or self.look(conn, chains))())
-        now_ms, mac = conn.now_ms, self.mac
+        now_ms, mac, before = conn.now_ms, self.mac, ends.copy()
         rows = []
         for entry in entries:
             chain, actor, event, command_id = entry.chain, entry.actor, entry.event, entry.command_id
@@ -116,9 +123,12 @@ class AuditTrail:
         conn.run_rows(
             SQL.put_checkpoint,
             [
-                (chain, end.n, end.hash, now_ms, Checkpoint(chain, end.n, end.hash, now_ms).signature(mac))
+                (chain, end.part, end.n, end.hash, now_ms, Checkpoint(chain, end.n, end.hash, now_ms).signature(mac))
                 for chain, end in ends.items()
             ],
+        )
+        conn.run_rows(
+            SQL.drop_checkpoint, [(chain, end.part) for chain, end in before.items() if end.part != ends[chain].part]
         )
         self._ends.update(ends)
 
@@ -147,5 +157,6 @@ class AuditTrail:
         """Start a chain. Behind rows that have lost their checkpoint, the new start shows that something is wrong."""
         if chain != ROOT_CHAIN:
             self.record(conn, AuditEntry(ROOT_CHAIN, "restante", CHAIN_OPENED, None, None, None, {"chain": chain}))
+        conn.run_rows(SQL.drop_checkpoints, [(chain,)])
         newest = conn.one(SQL.newest_row, chain=chain)
         return _End(0 if newest is None else newest["n"], NO_HASH)

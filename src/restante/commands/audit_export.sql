@@ -1,6 +1,9 @@
 -- name: checkpoints
 -- How far each chain goes, or one of them.
-SELECT chain, n, hash, at, signature FROM audit_checkpoints WHERE CAST(:chain AS BIGINT) IS NULL OR chain = :chain ORDER BY chain
+SELECT chain, n, hash, at, signature FROM audit_checkpoints AS newest
+WHERE (CAST(:chain AS BIGINT) IS NULL OR chain = :chain)
+    AND part = (SELECT MAX(part) FROM audit_checkpoints AS own WHERE own.chain = newest.chain)
+ORDER BY chain
 
 -- name: rows
 -- Part of a chain.

@@ -5,7 +5,7 @@ WHERE chain = :chain AND n > :n ORDER BY n LIMIT :limit
 
 -- name: checkpoint
 -- Where the chain should end.
-SELECT chain, n, hash, at, signature FROM audit_checkpoints WHERE chain = :chain
+SELECT chain, n, hash, at, signature FROM audit_checkpoints WHERE chain = :chain ORDER BY part DESC LIMIT 1
 
 -- name: chains
 -- Every chain that has rows or a checkpoint, or should have, because its site is there.

@@ -19,9 +19,11 @@ import msgspec
 
 from restante.commands.audit import AuditEntry, AuditTrail, Ends
 from restante.commands.collectors import Credentials, credentials_of
-from restante.commands.leases import moments_of, settle_due
+from restante.commands.leases import settle_disturbed
 from restante.commands.queue import SITE_LOCK
 from restante.commands.rate_windows import RateRules, Window, note_taken, windows_of
+from restante.commands.ready_marks import RAISE_EVERY, raise_marks
+from restante.commands.site_quiet import Quiet, note_quiet, quiet_of
 from restante.commands.wire import AccessDenied
 from restante.core.command_states import Event, State, next_state
 from restante.core.errors import NotAuthenticated
@@ -74,6 +76,8 @@ class _Ready(msgspec.Struct, frozen=True, order=True):
     retry_count: int
     max_retries: int
     ready_at: int
+    mark: int | None
+    frontier: int | None
 
 
 class HandedOut(msgspec.Struct, frozen=True):
@@ -147,18 +151,18 @@ def claim_all(
     conn.lock(SITE_LOCK, *(each.caller.site_id for each in wanted))
     queues = [_queue_of(conn, each) for each in wanted]
     sites = list({queue.site_id: None for queue in queues if isinstance(queue, _Queue)})
-    moments, looked = moments_of(conn, sites), _look(conn, trail, wanted, queues)
-    known = moments()
-    settled = settle_due(conn, trail, known)
-    if settled is not known:
+    quiet, looked = quiet_of(conn, sites), _look(conn, trail, wanted, queues)
+    known = quiet()
+    soonest, is_changed = settle_disturbed(conn, trail, sites, known)
+    if is_changed:
         looked = _look(conn, trail, wanted, queues)
-    claiming = _Claiming(conn, options, looked)
-    claiming.soonest = {site_id: known.soonest() for site_id, known in settled.items()}
+    claiming = _Claiming(conn, options, looked, soonest)
     outcomes = [
         queue if isinstance(queue, Failed) else claiming.serve(each, queue)
         for each, queue in zip(wanted, queues, strict=True)
     ]
     claiming.write_down(trail)
+    note_quiet(conn, known, soonest)
     return [claiming.count_held_back(each) if isinstance(each, _Served) else each for each in outcomes]
 
 
@@ -190,7 +194,7 @@ def _look(conn: Connection, trail: AuditTrail, wanted: Sequence[Claim], queues: 
 class _Claiming:
     """What was read for all the polls together, and what has been taken of it so far."""
 
-    def __init__(self, conn: Connection, options: ClaimOptions, looked: _Looked) -> None:
+    def __init__(self, conn: Connection, options: ClaimOptions, looked: _Looked, soonest: Quiet) -> None:
         self._conn = conn
         self._now_ms = conn.now_ms
         self._is_signed = options.is_signed
@@ -204,8 +208,8 @@ class _Claiming:
         self._taken: set[int] = set()
         self._leases: list[tuple[Any, ...]] = []
         self._entries: list[AuditEntry] = []
-        # When something at a site is next due.
-        self.soonest: dict[int, int | None] = {}
+        # When something at a site is next due, at the soonest.
+        self._soonest = soonest
 
     def serve(self, wanted: Claim, queue: _Queue) -> Claimed | _Served | Failed:
         """Take for the poll what it may have."""
@@ -218,9 +222,9 @@ class _Claiming:
                 self._windows[site_id, row.command_type].put_back()
             return Failed(NotAuthenticated("the collector's token has ended"))
         commands = [self._hand_out(wanted.caller, row) for row in chosen if self._is_live(row)]
-        soonest = self.soonest[site_id]
+        soonest = self._soonest[site_id]
         if commands:
-            soonest = self.soonest[site_id] = min(self._lease_until, soonest or self._lease_until)
+            soonest = self._soonest[site_id] = min(self._lease_until, soonest or self._lease_until)
         secret = credentials.hmac_secret if credentials and self._is_signed and commands else None
         claimed = Claimed(commands, 0, has_more, soonest, self._now_ms, secret)
         windows = [self._windows[site_id, command_type] for command_type in self._types.get(queue, ())]
@@ -232,6 +236,8 @@ class _Claiming:
             self._conn.run_rows(SQL.lease, self._leases)
             note_taken(self._conn, [window for window in self._windows.values() if window.taken])
             trail.record_all(self._conn, self._entries, self._ends)
+        passing = {key for key, window in self._windows.items() if window.passes(RAISE_EVERY)}
+        raise_marks(self._conn, self._ready.values(), self._taken, passing)
 
     def count_held_back(self, served: _Served) -> Claimed:
         """How many wait for a window, and when the first of those windows has room."""

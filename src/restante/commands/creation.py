@@ -19,6 +19,7 @@ from restante.commands.cancelling import SUPERSEDED, Ending, end, find
 from restante.commands.command_types import TARGETS_PARAM, checked_params, standard_type
 from restante.commands.queue import PRIORITY_MAX, SITE_LOCK, CommandsChanged, rank_of
 from restante.commands.rate_windows import RateRules
+from restante.commands.site_quiet import disturb
 from restante.commands.wire import DuplicateActive, RateLimited, iso
 from restante.core.canonical import canonical
 from restante.core.command_states import Event, State
@@ -132,6 +133,7 @@ def create(
     if wish.supersedes is not None:
         _supersede(conn, trail, wish, actor, columns["command_id"])
     _insert(conn, trail, columns)
+    disturb(conn, [(wish.site_id, expires_at)])
     created = _created(columns, aim)
     trail.record(conn, _entry(created, wish, columns["params"], actor))
     conn.announce(CommandsChanged(wish.site_id))

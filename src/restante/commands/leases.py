@@ -20,6 +20,7 @@ import msgspec
 
 from restante.commands.audit import AuditEntry, AuditTrail
 from restante.commands.queue import SITE_LOCK, CommandsChanged
+from restante.commands.site_quiet import Quiet, is_quiet
 from restante.core.ack import Standing, outcome_of_lost_lease
 from restante.core.command_states import TERMINAL, Event, State, next_state
 from restante.database.connection import Connection, Row
@@ -80,6 +81,16 @@ def settle_due(
     for site_id in due:
         _settle(conn, trail, site_id, options)
     return moments | moments_of(conn, due)() if due else moments
+
+
+def settle_disturbed(conn: Connection, trail: AuditTrail, sites: Sequence[int], known: Quiet) -> tuple[Quiet, bool]:
+    """Do what is due at the sites that are not known to be quiet; until when each is, and whether anything was done."""
+    disturbed = [site_id for site_id in sites if not is_quiet(known, site_id, conn.now_ms)]
+    if not disturbed:
+        return known.copy(), False
+    moments = moments_of(conn, disturbed)()
+    settled = settle_due(conn, trail, moments)
+    return known | {site_id: after.soonest() for site_id, after in settled.items()}, settled is not moments
 
 
 def moments_of(conn: Connection, sites: Sequence[int]) -> Callable[[], dict[int, Moments]]:

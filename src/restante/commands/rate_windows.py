@@ -81,6 +81,10 @@ class Window(msgspec.Struct):
         self.left += 1
         self.taken -= 1
 
+    def passes(self, every: int) -> bool:
+        """Whether what was taken goes past the next of every so many hand-outs."""
+        return (self.newest_n + self.taken) // every != self.newest_n // every
+
     def frees_at_ms(self, now_ms: int) -> int:
         """When the oldest hand-out within the window leaves it."""
         oldest = self.oldest_at_ms if self.oldest_at_ms is not None else max(now_ms, self.newest_at_ms)
@@ -123,7 +127,7 @@ def note_taken(conn: Connection, windows: Iterable[Window]) -> None:
         at, first = max(conn.now_ms, window.newest_at_ms), window.newest_n + 1
         last = window.newest_n + window.taken
         rows += [(window.site_id, window.command_type, at, n) for n in range(first, last + 1)]
-        if last // PRUNE_EVERY != window.newest_n // PRUNE_EVERY:
+        if window.passes(PRUNE_EVERY):
             _prune(conn, window)
     conn.run_rows(SQL.insert_dispatch, rows)
 

@@ -10,6 +10,7 @@ its own. One text serves both engines, so that they cannot drift apart; what is 
     json_each(:list)      the array's rows, under `value` as there
     WITHOUT ROWID         nothing: it says how SQLite stores a table
     /* UNLOGGED */        UNLOGGED: a table whose rows may be lost in a crash, and cost less for it
+    /* POSTGRES … */      what stands there: statements for PostgreSQL alone, in its own words
 
 Knows nothing of connections.
 """
@@ -32,6 +33,7 @@ _SCHEMA_WORD = re.compile(
     r"|(?P<key>\bINTEGER\s+PRIMARY\s+KEY(?:\s+AUTOINCREMENT)?\b)"
     r"|(?P<rowid>\s*\bWITHOUT\s+ROWID\b)"
     r"|(?P<unlogged>/\* UNLOGGED \*/)"
+    r"|/\* POSTGRES\s(?P<own>(?s:.*?))\*/"
     r"|(?P<type>\b(?:INTEGER|BLOB|REAL)\b)"
 )
 _TYPES = {"INTEGER": "BIGINT", "BLOB": "BYTEA", "REAL": "DOUBLE PRECISION"}
@@ -80,6 +82,8 @@ def _schema_word(found: re.Match[str]) -> str:
         return ""
     if found["unlogged"] is not None:
         return "UNLOGGED"
+    if found["own"] is not None:
+        return found["own"]
     return _TYPES[found["type"]] if found["type"] is not None else _plain(found)
 
 

@@ -244,5 +244,5 @@ def _statements(source: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-    if re.sub(r"--[^\n]*", "", statement).strip():
+    if re.sub(r"--[^\n]*|/\*(?s:.*?)\*/", "", statement).strip():
         raise ValueError(f"an SQL statement does not end: {statement.strip()[:80]!r}")
