@@ -1,0 +1,1 @@
+"""Device updates: enrolment, tokens, polls, and what a device fetches."""
