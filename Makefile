@@ -1,14 +1,16 @@
 # make run    install and serve on 127.0.0.1:8080, data in ./data
-# make test   install what the tests need and run everything
-# make faults kill and stop every part thirty times under load, and check what became of everything: half an hour
-# make check  the quick gate: format, lint, types, import contracts, fast tests
+# make test   install what the tests need, then run all checks and tests
+# make faults kill and stop every part of a cluster thirty times under load, and check the results: half an hour
+# make mutants plant known bugs in a copy of the source, one at a time, and check that the tests find each: ten minutes
+# make attacks send 24,000 mutated requests to both HTTP protocols and compare the responses: two minutes
+# make check  quick checks: format, lint, types, import contracts, fast tests
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 LISTEN ?= 127.0.0.1:8080
 
-.PHONY: run test failed-again faults explore check install install-test lock bench format clean
+.PHONY: run test faults mutants attacks explore check install install-test lock bench format clean
 
 run: install
 	@$(BIN)/restante serve --data $(DATA) --listen $(LISTEN)
@@ -26,10 +28,11 @@ $(VENV)/.run: requirements/run.txt pyproject.toml | $(BIN)/python
 	$(BIN)/python -m compileall -q src
 	@touch $@
 
-# The services first: one of the drivers that the tests use is compiled against a library of theirs.
-$(VENV)/.test: requirements/test.txt scripts/install-services $(VENV)/.run
+# Install the services first: a database driver of the tests is compiled against one of their libraries.
+$(VENV)/.test: requirements/test.txt client/pyproject.toml scripts/install-services $(VENV)/.run
 	scripts/install-services
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/test.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable client
 	@touch $@
 
 check: install-test
@@ -44,21 +47,24 @@ test: install-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n 3 --dist worksteal || $(MAKE) --no-print-directory failed-again
+	scripts/test-client
+	$(BIN)/pytest -q -n 3 --dist worksteal
 
-# Hundreds of tests start, kill and wait for real processes; on a machine that is busy with others' work one is late now
-# and then. What failed among the others is run once more by itself: both results are shown, and failing twice fails.
-failed-again:
-	@echo "What failed is run once more, by itself. If it passes now it is unsteady, and wants mending all the same:"
-	$(BIN)/pytest -q --last-failed --last-failed-no-failures none
-
-# The full count, with the time that a poll may take to be answered again. `make test` does each of it a few times.
+# The full count, with a limit for the time until a poll is answered again. `make test` runs each campaign a few times.
 faults: install-test
 	RESTANTE_FAULT_KILLS=30 RESTANTE_FAULT_STOPS=30 RESTANTE_FAULT_BACK_SECONDS=3 \
-		$(BIN)/pytest -q tests/faults/test_nodes_kill.py tests/faults/test_nodes_stop.py tests/faults/test_nodes_failover.py \
-		tests/faults/test_commands_kill.py tests/faults/test_events_kill.py tests/faults/test_push_kill.py -k "not found"
+		$(BIN)/pytest -q tests/faults/nodes/test_kill.py tests/faults/nodes/test_paused_dispatchers.py tests/faults/nodes/test_failover.py \
+		tests/faults/commands/test_kill.py tests/faults/events/test_kill.py tests/faults/push/test_kill.py -k "not found"
 
-# Examples nobody has tried yet, many times as many, for the tests that make up their own. `make test` always tries the same.
+# The bugs are in tests/mutants. `make test` only checks that they still fit the source.
+mutants: install-test
+	$(BIN)/python -m tests.mutants --jobs 2
+
+# The full count. `make test` sends a tenth of these requests, the first ones.
+attacks: install-test
+	RESTANTE_MUTATED_REQUESTS=24000 $(BIN)/pytest -q tests/attacks/test_mutated_requests.py
+
+# Runs the generated tests with new examples, twenty times as many. `make test` always uses the same examples.
 explore: install-test
 	RESTANTE_EXAMPLES_TIMES=20 $(BIN)/pytest -q -n 2 tests/models
 	RESTANTE_EXAMPLES_TIMES=20 $(BIN)/pytest -q -n 2 -m hypothesis
@@ -67,7 +73,7 @@ format: install-test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Pins with hashes and without any address, so that the lock files fit every index the machine is set up for.
+# Pins have hashes and no index address, so the lock files work with every package index.
 lock: install-test
 	$(BIN)/pip install --quiet --disable-pip-version-check pip-tools
 	cd requirements && for set in run test; do ../$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe \
@@ -77,4 +83,4 @@ bench: install-test
 	$(BIN)/python -m bench
 
 clean:
-	rm -rf $(VENV) build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) client/.venvs build src/*.egg-info client/src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""`make bench` or `python -m bench [NAME …]`: measures, and prints each figure beside its reference."""
+"""`make bench` or `python -m bench [NAME …]`: measure and print each figure beside its reference."""
 
 import os
 import platform
@@ -64,7 +64,7 @@ def main() -> None:
     names = sys.argv[1:] or list(BENCHMARKS)
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
-        sys.exit(f"unknown: {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
+        sys.exit(f"unknown benchmarks: {', '.join(unknown)}; available: {', '.join(BENCHMARKS)}")
     print(machine())
     for name in names:
         print(f"\n{name}", flush=True)

@@ -1,10 +1,9 @@
-"""Edge commands: leases and ACKs over HTTP against direct calls, claims by queue length, the idle poll."""
+"""Edge commands: leases and ACKs over HTTP compared with direct calls, claims by queue length, the idle poll."""
 
 import asyncio
 import os
 import re
 import statistics
-import sys
 import tempfile
 import time
 from functools import partial
@@ -13,20 +12,21 @@ from typing import Any
 
 import uvloop
 
-from bench import edge_site
+from bench import edge_data
 from bench.load import nginx, requests_per_second
-from bench.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned
-from restante.commands import acks, claims
-from restante.commands.ack_body import AckBody, read_ack
-from restante.commands.acks import AckOptions, Said
-from restante.commands.audit import KEY_PURPOSE, AuditTrail
-from restante.commands.claims import Claim, ClaimOptions
-from restante.commands.collectors import SecretBox
-from restante.commands.rate_windows import RateLimit, RateRules
+from bench.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned, serve_command
+from restante.commands.acks import acks
+from restante.commands.acks.ack_schema import AckBody, parse_ack
+from restante.commands.acks.acks import AckOptions, AckRequest
+from restante.commands.audit.audit_trail import KEY_PURPOSE, AuditTrail
+from restante.commands.dispatch import claims
+from restante.commands.dispatch.claims import ClaimOptions, ClaimRequest
+from restante.commands.dispatch.rate_limits import RateLimit, RateRules
+from restante.commands.sites.collectors import SecretBox
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.sqlite import SqliteEngine
-from restante.identity import collector_tokens
+from restante.identity.clients import collector_tokens
 from restante.identity.master_key import MasterKeySource
 from restante.server.data_folder import DataFolder
 
@@ -37,13 +37,13 @@ ROUNDS = 5
 
 
 class _Collector(asyncio.Protocol):
-    """Polls for one command and acknowledges it, again and again, until there are none."""
+    """Polls for one command and acknowledges it, until there are none."""
 
-    def __init__(self, token: str, done: "_Work") -> None:
+    def __init__(self, token: str, progress: "_Progress") -> None:
         bearer = f"Authorization: Bearer {token}\r\n"
         self._poll = f"GET /api/edge/v1/commands/poll?limit=1 HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\n".encode()
         self._ack = f"HTTP/1.1\r\nHost: localhost\r\n{bearer}Content-Type: application/json\r\n".encode()
-        self._done = done
+        self._progress = progress
         self._received = b""
         self._is_polling = True
 
@@ -62,16 +62,16 @@ class _Collector(asyncio.Protocol):
         self._received = b""
         assert head.startswith(b"HTTP/1.1 200"), head + body
         if self._is_polling:
-            self._polled(body)
+            self._acknowledge(body)
         else:
             self._is_polling = True
-            self._done.count()
+            self._progress.count()
             self.transport.write(self._poll)
 
-    def _polled(self, body: bytes) -> None:
+    def _acknowledge(self, body: bytes) -> None:
         command = re.search(rb'"command_id":"([^"]+)".*"nonce":"([^"]+)"', body)
         if command is None:
-            self._done.ran_dry()
+            self._progress.fail()
             return
         self._is_polling = False
         ack = b'{"status":"succeeded","result_code":0,"nonce":"%b"}' % command[2]
@@ -80,9 +80,9 @@ class _Collector(asyncio.Protocol):
         )
 
 
-class _Work:
-    def __init__(self, wanted: int) -> None:
-        self._left = wanted
+class _Progress:
+    def __init__(self, pairs: int) -> None:
+        self._left = pairs
         self.finished: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
     def count(self) -> None:
@@ -90,38 +90,34 @@ class _Work:
         if self._left == 0:
             self.finished.set_result(time.perf_counter())
 
-    def ran_dry(self) -> None:
+    def fail(self) -> None:
         if not self.finished.done():
             self.finished.set_exception(RuntimeError(f"{self._left} pairs are missing"))
 
 
 async def _collect(port: int, tokens: list[str], pairs: int) -> float:
     loop = asyncio.get_running_loop()
-    work = _Work(pairs)
+    progress = _Progress(pairs)
     collectors = [
-        (await loop.create_connection(partial(_Collector, token, work), "127.0.0.1", port))[1] for token in tokens
+        (await loop.create_connection(partial(_Collector, token, progress), "127.0.0.1", port))[1] for token in tokens
     ]
     started = time.perf_counter()
     for collector in collectors:
         collector.start()
-    seconds = await work.finished - started
+    seconds = await progress.finished - started
     for collector in collectors:
         collector.transport.abort()
     return pairs / seconds
 
 
 def _server_command(folder: DataFolder, port: int) -> list[str]:
-    limits = "default=1000000/60"
-    return [
-        str(Path(sys.executable).with_name("restante")), "serve", "--data", str(folder.path), "--listen",
-        f"127.0.0.1:{port}", "--command-rate-limits", limits, "--log-level", "error",
-    ]  # fmt: skip
+    return serve_command(folder.path, port, "--command-rate-limits", "default=1000000/60", "--log-level", "error")
 
 
 def pairs_over_http() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
-        http = edge_site.prepare(Path(name) / "http", SITES, PAIRS // SITES + 200)
-        direct = edge_site.prepare(Path(name) / "direct", SITES, PAIRS // SITES + 200)
+        http = edge_data.prepare(Path(name) / "http", SITES, PAIRS // SITES + 200)
+        direct = edge_data.prepare(Path(name) / "direct", SITES, PAIRS // SITES + 200)
         port = free_port()
         signed = {"ENABLE_COMMAND_SIGNATURE": "true"}
         with pinned(SERVER_CORE, _server_command(http.folder, port), port, signed, Path(name) / "log"):
@@ -139,23 +135,24 @@ def pairs_over_http() -> dict[str, float]:
     }
 
 
-def _pairs_directly(edge: edge_site.EdgeSites) -> float:
+def _pairs_directly(edge: edge_data.EdgeData) -> float:
     """The same claims and ACKs, 64 at a time, as calls of the database layer on the same core."""
     database = Database(SqliteEngine(edge.folder.database_path))
     master_key = MasterKeySource(edge.folder.master_key_path, None).make()
-    trail, box = AuditTrail(master_key.derived(KEY_PURPOSE)), SecretBox(master_key)
-    claim_options, ack_options = ClaimOptions(60, NO_LIMIT, is_signed=True), AckOptions(box)
+    trail, box = AuditTrail(master_key.derive_key(KEY_PURPOSE)), SecretBox(master_key)
+    claim_options = ClaimOptions(60, NO_LIMIT, is_signed=True, is_one_lease_per_miner=True)
+    ack_options = AckOptions(box, is_nonce_required=False, is_signature_required=False)
     callers = [database.read_now(collector_tokens.find, token) for token in edge.tokens]
-    read = read_ack(AckBody(status="succeeded", result_code=0), b"{}")
-    # The server's own operations, so that calls run together as they do there.
-    claiming = claims.claiming(trail, claim_options)
-    taking = acks.taking_acks(trail, ack_options)
+    read = parse_ack(AckBody(status="succeeded", result_code=0), b"{}")
+    # The operations of the server, so that calls are batched as there.
+    claim_operation = claims.claim_operation(trail, claim_options)
+    ack_operation = acks.ack_operation(trail, ack_options)
 
     async def collector(caller: Any, pairs: int) -> None:
         for _ in range(pairs):
-            claimed = await database.run_hot(claiming, Claim(caller, None, 1))
-            taken = await database.run_hot(taking, Said(caller, claimed.commands[0].command_id, read))
-            assert isinstance(taken, acks.Taken), taken
+            claimed = await database.run_batched(claim_operation, ClaimRequest(caller, None, 1))
+            result = await database.run_batched(ack_operation, AckRequest(caller, claimed.commands[0].command_id, read))
+            assert isinstance(result, acks.AckResult), result
 
     async def all_collectors() -> None:
         await asyncio.gather(*(collector(caller, PAIRS // SITES) for caller in callers))
@@ -169,11 +166,11 @@ def _pairs_directly(edge: edge_site.EdgeSites) -> float:
 
 
 def claims_by_queue_length(small: int = 1, large: int = 1000, site_count: int = 1000) -> dict[str, float]:
-    """What a claim of one costs with a thousand commands pending and with a million, over a thousand sites."""
+    """The cost of a claim of one command with a thousand and with a million pending commands, over a thousand sites."""
     with tempfile.TemporaryDirectory() as name:
         databases = []
         for each in (small, large):
-            edge = edge_site.prepare(Path(name) / str(each), site_count, each + 1)
+            edge = edge_data.prepare(Path(name) / str(each), site_count, each + 1)
             database = Database(SqliteEngine(edge.folder.database_path))
             callers = [database.read_now(collector_tokens.find, token) for token in edge.tokens]
             databases.append((database, callers, AuditTrail(bytes(32))))
@@ -188,33 +185,33 @@ def claims_by_queue_length(small: int = 1, large: int = 1000, site_count: int = 
 
 
 def _claim_microseconds(database: Database, callers: list[Any], trail: AuditTrail) -> float:
-    options = ClaimOptions(60, NO_LIMIT)
+    options = ClaimOptions(60, NO_LIMIT, is_signed=False, is_one_lease_per_miner=True)
 
     def claim_each(conn: Connection) -> float:
         started = time.perf_counter()
         for caller in callers:
-            claims.claim(conn, trail, options, Claim(caller, None, 1))
+            claims.claim(conn, trail, options, ClaimRequest(caller, None, 1))
         seconds = time.perf_counter() - started
-        raise _Undone(seconds / len(callers) * 1e6)
+        raise _RolledBack(seconds / len(callers) * 1e6)
 
-    # Rolled back, so that each round finds the same queues.
+    # Roll back, so that each round starts with the same queues.
     try:
         database.write_now(claim_each)
-    except _Undone as undone:
-        return undone.microseconds
-    raise AssertionError("a round must be undone")
+    except _RolledBack as rolled_back:
+        return rolled_back.microseconds
+    raise AssertionError("a round must be rolled back")
 
 
-class _Undone(Exception):
+class _RolledBack(Exception):
     def __init__(self, microseconds: float) -> None:
         super().__init__(microseconds)
         self.microseconds = microseconds
 
 
 def idle_poll() -> dict[str, float]:
-    """Polls of sites with nothing to do, against nginx answering the same number of bytes."""
+    """Polls of sites without commands, compared with nginx sending the same number of bytes."""
     with tempfile.TemporaryDirectory() as name:
-        edge = edge_site.prepare(Path(name) / "data", 1000, 0)
+        edge = edge_data.prepare(Path(name) / "data", 1000, 0)
         token_file = Path(name) / "tokens"
         token_file.write_text("\n".join(edge.tokens) + "\n")
         port = free_port()

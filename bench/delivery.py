@@ -1,30 +1,31 @@
-"""From a committed change to the signal in a device's hands, and how many signals a second can be published.
+"""The latency from a committed change to the signal at a device, and the rate of publishing signals.
 
-The reference for both is the disk: how long a bare commit of one row takes on the same file system in the same run.
+The reference for both is the disk: the time of a bare commit of one row on the same file system in the same run.
 """
 
 import asyncio
 import sqlite3
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import httpx
 
-from bench import prepared
-from bench.processes import SERVER_CORE, free_port, pinned
-from restante.cli.opening import opened_in
+from bench import device_data
+from bench.processes import SERVER_CORE, free_port, pinned, serve_command
+from restante.cli.database import open_embedded_database
+from restante.core.backoff import Backoff
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.sqlite import SqliteEngine
-from restante.delivery import outbox
-from restante.delivery.dispatcher import Dispatcher, DispatcherOptions
-from restante.delivery.signals import Signal
+from restante.delivery.log.signals import Signal
+from restante.delivery.outbox import outbox
+from restante.delivery.outbox.dispatcher import Dispatcher, DispatcherOptions
 from restante.identity import api_keys
 from restante.identity.callers import Role
-from restante.server import logs
+from restante.server.monitoring import logs
+from tests.defaults import append_all_signals
 
 CHANGES = 300
 PUBLISHED = 30_000
@@ -32,7 +33,7 @@ DEVICES = 1000
 
 
 def commit_milliseconds(folder: Path, commits: int = 200) -> float:
-    """A bare durable commit of one row: what the disk allows."""
+    """The time of a bare durable commit of one row."""
     conn = sqlite3.connect(folder / "reference.db", isolation_level=None)
     conn.execute("PRAGMA journal_mode = WAL")
     conn.execute("PRAGMA synchronous = FULL")
@@ -47,7 +48,7 @@ def commit_milliseconds(folder: Path, commits: int = 200) -> float:
 
 
 async def _latencies(port: int, key: str, token: str) -> list[float]:
-    """Milliseconds from the answer to a change until the parked poll has the signal."""
+    """Milliseconds from the response to a change until the parked poll returns the signal."""
     base = f"http://127.0.0.1:{port}"
     times = []
     async with httpx.AsyncClient(base_url=base) as operator, httpx.AsyncClient(base_url=base, timeout=40) as device:
@@ -66,47 +67,36 @@ async def _latencies(port: int, key: str, token: str) -> list[float]:
                 json={"type": "bench.change", "ref": {"n": number}},
             )
             committed = time.perf_counter()
-            answer = await poll
+            response = await poll
             times.append((time.perf_counter() - committed) * 1000)
-            assert (sent.status_code, answer.status_code) == (202, 200), (sent.text, answer.text)
-            cursor = answer.headers["etag"]
+            assert (sent.status_code, response.status_code) == (202, 200), (sent.text, response.text)
+            cursor = response.headers["etag"]
     return times
 
 
 def latency() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
-        folder = prepared.prepare(Path(name) / "data", 1)
-        token = asyncio.run(prepared.mint(folder, [1]))[0]
-        with opened_in(folder) as database:
+        folder = device_data.prepare(Path(name) / "data", 1)
+        token = asyncio.run(device_data.mint(folder, [1]))[0]
+        with open_embedded_database(folder) as database:
             _, key = database.write_now(api_keys.create, "bench", Role.admin)
         port = free_port()
-        command = [
-            str(Path(sys.executable).with_name("restante")),
-            "serve",
-            "--data",
-            str(folder.path),
-            "--listen",
-            f"127.0.0.1:{port}",
-            "--poll-rate-per-second",
-            "10000",
-            "--poll-burst",
-            "10000",
-        ]
+        command = serve_command(folder.path, port, "--poll-rate-per-second", "10000", "--poll-burst", "10000")
         with pinned(SERVER_CORE, command, port, log=Path(name) / "server.log"):
             times = sorted(asyncio.run(_latencies(port, key, token)))
         reference = commit_milliseconds(Path(name))
     return {
-        "ms change answered → signal in hand (median)": statistics.median(times),
+        "ms from response to a change to delivered signal (median)": statistics.median(times),
         "ms (95th percentile)": times[int(len(times) * 0.95)],
         "ms a bare durable commit (median)": reference,
     }
 
 
 def publishing() -> dict[str, float]:
-    """Outbox to log: every signal claimed, published and marked, each batch durable."""
+    """Outbox to log: every signal is claimed, published and marked, with durable batches."""
     logs.configure("json", "error")
     with tempfile.TemporaryDirectory() as name:
-        folder = prepared.prepare(Path(name) / "data", DEVICES)
+        folder = device_data.prepare(Path(name) / "data", DEVICES)
         database = Database(SqliteEngine(folder.database_path))
         for start in range(0, PUBLISHED, 1000):
             database.write_now(_enqueue, start)
@@ -116,7 +106,7 @@ def publishing() -> dict[str, float]:
     return {
         "signals/s published, durable": PUBLISHED / seconds,
         "ms a bare durable commit (median)": reference,
-        "signals for each bare commit's time": PUBLISHED / seconds * reference / 1000,
+        "signals per time of a bare commit": PUBLISHED / seconds * reference / 1000,
     }
 
 
@@ -126,9 +116,11 @@ def _enqueue(conn: Connection, start: int) -> None:
 
 
 async def _drain(database: Database) -> float:
-    dispatcher = Dispatcher(database, DispatcherOptions())
+    dispatcher = Dispatcher(
+        database, DispatcherOptions(batch=100, lease_seconds=30.0, backoff=Backoff(1.0, 300.0, 10)), append_all_signals
+    )
     started = time.perf_counter()
     while (await dispatcher.run_once()).delivered:
         pass
-    assert dispatcher.totals.delivered == PUBLISHED
+    assert dispatcher.counters.delivered == PUBLISHED
     return time.perf_counter() - started

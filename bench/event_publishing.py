@@ -1,37 +1,37 @@
-"""Publishing events over HTTP, by one publisher and by several at once: PostgreSQL beside the embedded database.
+"""Publish events over HTTP, by one publisher and by several at once: PostgreSQL compared with the embedded database.
 
-Each publisher sends its next request when the last was answered, each answer after a durable commit. The servers have
-the role `api` alone: what is measured is publishing, and not the signing that follows it. On few cores, what a request
-costs in CPU time bounds the rates, so it is told beside them: the server's, and PostgreSQL's.
+Each publisher sends its next request after the response to the previous one, which comes after a durable commit. The
+servers have only the role `api`, so that signing is not measured. On few cores, the CPU time of a request limits the
+rates, so it is measured too: in the server and in PostgreSQL.
 """
 
 import asyncio
 import json
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import uvloop
 
-from bench import event_bank
-from bench.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned
+from bench import event_data
+from bench.postgres_deployment import PostgresDeployment
+from bench.processes import CLIENT_CORE, SERVER_CORE, cpu_seconds, free_port, pinned, serve_command
 from bench.queues import DURABLE
-from bench.shared import Shared, cpu_seconds
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.engine import Engine
-from restante.database.postgres import PostgresEngine
 from restante.database.sqlite import SqliteEngine
 from restante.identity import api_keys
 from restante.identity.callers import Role
+from tests.defaults import new_postgres_engine
 from tests.services.postgres import postgres_server
 
 PUBLISHERS = (1, 8, 32)
@@ -40,23 +40,25 @@ ROUNDS = 3
 WARM_SECONDS, SECONDS = 1.0, 3.0
 
 
-class _Target(NamedTuple):
-    """A server, the key to publish with, and whom PostgreSQL's CPU time is asked of, where there is one."""
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A server, the key to publish with, and the PostgreSQL deployment, if any."""
 
     port: int
     pid: int
     key: str
-    shared: Shared | None
+    deployment: PostgresDeployment | None
 
 
-class _Rate(NamedTuple):
-    a_second: float
+@dataclass(frozen=True, slots=True)
+class _Rate:
+    per_second: float
     server_microseconds: float
     database_microseconds: float
 
 
 class _Publisher(asyncio.Protocol):
-    """Publishes one event after another, to one client after another."""
+    """Publishes one event after another, to the clients in turn."""
 
     def __init__(self, key: str, numbers: "count[int]") -> None:
         self._head = (
@@ -65,7 +67,7 @@ class _Publisher(asyncio.Protocol):
         ).encode()
         self._numbers = numbers
         self._received = b""
-        self.answers = 0
+        self.responses = 0
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
@@ -77,7 +79,7 @@ class _Publisher(asyncio.Protocol):
             return
         assert self._received.startswith(b"HTTP/1.1 201"), self._received
         self._received = b""
-        self.answers += 1
+        self.responses += 1
         self._publish()
 
     def _publish(self) -> None:
@@ -94,81 +96,83 @@ class _Publisher(asyncio.Protocol):
 def publishing() -> dict[str, float]:
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name, postgres_server(*DURABLE) as server:
-        shared = Shared(server, Path(name) / "postgres", 0)
-        with _embedded(Path(name)) as embedded, _on_postgres(shared) as postgres:
+        deployment = PostgresDeployment(server, Path(name) / "postgres", 0)
+        with _embedded(Path(name)) as embedded, _on_postgres(deployment) as postgres:
             os.sched_setaffinity(0, {int(CLIENT_CORE)})
             for target in (embedded, postgres):
-                _measured(target, max(PUBLISHERS), WARM_SECONDS)
+                _measure(target, max(PUBLISHERS), WARM_SECONDS)
             for publishers in PUBLISHERS:
-                figures |= _compared(embedded, postgres, publishers)
+                figures |= _compare(embedded, postgres, publishers)
             os.sched_setaffinity(0, {0, 1})
     return figures
 
 
-def _compared(embedded: _Target, postgres: _Target, publishers: int) -> dict[str, float]:
-    """In turn, so that whatever else the machine does meets both."""
-    rounds = [[_measured(target, publishers, SECONDS) for target in (embedded, postgres)] for _ in range(ROUNDS)]
+def _compare(embedded: _Target, postgres: _Target, publishers: int) -> dict[str, float]:
+    """Measure both in turn, so that the load of the machine affects both."""
+    rounds = [[_measure(target, publishers, SECONDS) for target in (embedded, postgres)] for _ in range(ROUNDS)]
     figures = {}
-    for place, who in enumerate(("embedded", "PostgreSQL")):
-        rates = [each[place] for each in rounds]
-        figures[f"{publishers}: events/s, {who} (median)"] = statistics.median(rate.a_second for rate in rates)
-        figures[f"{publishers}: µs of CPU an event, server, {who}"] = statistics.median(
+    for index, name in enumerate(("embedded", "PostgreSQL")):
+        rates = [each[index] for each in rounds]
+        figures[f"{publishers}: events/s, {name} (median)"] = statistics.median(rate.per_second for rate in rates)
+        figures[f"{publishers}: µs of CPU per event, server, {name}"] = statistics.median(
             rate.server_microseconds for rate in rates
         )
-    figures[f"{publishers}: µs of CPU an event, PostgreSQL itself"] = statistics.median(
-        there.database_microseconds for _, there in rounds
+    figures[f"{publishers}: µs of CPU per event, PostgreSQL itself"] = statistics.median(
+        postgres_rate.database_microseconds for _, postgres_rate in rounds
     )
-    ratio = statistics.median(there.a_second / here.a_second for here, there in rounds)
+    ratio = statistics.median(theirs.per_second / ours.per_second for ours, theirs in rounds)
     return {**figures, f"{publishers}: ratio of the rates (median of rounds)": ratio}
 
 
-def _measured(target: _Target, publishers: int, seconds: float) -> _Rate:
+def _measure(target: _Target, publishers: int, seconds: float) -> _Rate:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_publish(target, publishers, seconds))
 
 
 async def _publish(target: _Target, publishers: int, seconds: float) -> _Rate:
     loop, numbers = asyncio.get_running_loop(), count()
-    made = partial(_Publisher, target.key, numbers)
-    before, database_before = cpu_seconds([target.pid]), _database_seconds(target)
+    publisher = partial(_Publisher, target.key, numbers)
+    before, database_before = cpu_seconds([target.pid], with_ended_children=True), _database_seconds(target)
     started = time.perf_counter()
-    clients = [(await loop.create_connection(made, "127.0.0.1", target.port))[1] for _ in range(publishers)]
+    clients = [(await loop.create_connection(publisher, "127.0.0.1", target.port))[1] for _ in range(publishers)]
     await asyncio.sleep(seconds)
-    answers, took = sum(client.answers for client in clients), time.perf_counter() - started
-    used, database_used = cpu_seconds([target.pid]) - before, _database_seconds(target) - database_before
+    responses, took = sum(client.responses for client in clients), time.perf_counter() - started
+    used, database_used = (
+        cpu_seconds([target.pid], with_ended_children=True) - before,
+        _database_seconds(target) - database_before,
+    )
     for client in clients:
         client.transport.abort()
-    return _Rate(answers / took, used / answers * 1e6, database_used / answers * 1e6)
+    return _Rate(responses / took, used / responses * 1e6, database_used / responses * 1e6)
 
 
 def _database_seconds(target: _Target) -> float:
-    return 0.0 if target.shared is None else target.shared.cpu_seconds()
+    return 0.0 if target.deployment is None else target.deployment.cpu_seconds()
 
 
 @contextmanager
 def _embedded(path: Path) -> Iterator[_Target]:
-    bank = event_bank.prepare(path / "embedded", CLIENTS, 0)
-    key = _prepared(SqliteEngine(bank.folder.database_path))
+    data = event_data.prepare(path / "embedded", CLIENTS, 0)
+    key = _add_key(SqliteEngine(data.folder.database_path))
     port = free_port()
-    command = [str(Path(sys.executable).with_name("restante")), "serve", "--data", str(bank.folder.path)]
-    flags = ["--listen", f"127.0.0.1:{port}", "--roles", "api", "--log-level", "error"]
-    with pinned(SERVER_CORE, [*command, *flags], port, log=path / "embedded.log") as pid:
+    command = serve_command(data.folder.path, port, "--roles", "api", "--log-level", "error")
+    with pinned(SERVER_CORE, command, port, log=path / "embedded.log") as pid:
         yield _Target(port, pid, key, None)
 
 
 @contextmanager
-def _on_postgres(shared: Shared) -> Iterator[_Target]:
-    key = _prepared(PostgresEngine(shared.url), with_clients=True)
-    with shared.serving("api", SERVER_CORE, None) as (port, pid):
-        yield _Target(port, pid, key, shared)
+def _on_postgres(deployment: PostgresDeployment) -> Iterator[_Target]:
+    key = _add_key(new_postgres_engine(deployment.url), with_clients=True)
+    with deployment.serving("api", SERVER_CORE, None) as (port, pid):
+        yield _Target(port, pid, key, deployment)
 
 
-def _prepared(engine: Engine, *, with_clients: bool = False) -> str:
-    """An API key to publish with; and clients, where there are none."""
+def _add_key(engine: Engine, *, with_clients: bool = False) -> str:
+    """Add an API key to publish with, and optionally clients."""
 
     def add(conn: Connection) -> str:
         if with_clients:
-            event_bank.add_clients(conn, CLIENTS)
+            event_data.add_clients(conn, CLIENTS)
         return api_keys.create(conn, "bench", Role.admin)[1]
 
     database = Database(engine)

@@ -1,4 +1,4 @@
-"""The idle poll against nginx: one worker on one core each, the same client, rounds interleaved."""
+"""The idle poll compared with nginx: one worker on one core each, the same client, interleaved rounds."""
 
 import asyncio
 import re
@@ -11,22 +11,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench import prepared
+from bench import device_data
 from bench.load import nginx, requests_per_second
 from bench.processes import SERVER_CORE, free_port, pinned
 
 ROUNDS = 5
 SECONDS = 5
-# What a poll may do: take a request from a socket, wait for the next, answer it.
+# The system calls of a poll: read a request from a socket, write the response, wait for the next.
 SOCKET_CALLS = {"epoll_wait", "epoll_pwait", "epoll_ctl", "read", "recvfrom", "write", "sendto", "sendmsg"}
 
 
 @contextmanager
 def warm_server(folder: Path, tokens: int, known: int) -> Iterator[tuple[int, int, Path]]:
-    """A server that knows so many devices; process id, port and the file with the tokens of the first ones."""
-    data = prepared.prepare(folder / "data", known)
+    """Run a server with so many devices in memory; yields process id, port, and the file with the tokens of the first
+    devices."""
+    data = device_data.prepare(folder / "data", known)
     token_file = folder / "tokens"
-    token_file.write_text("\n".join(asyncio.run(prepared.mint(data, range(1, tokens + 1)))) + "\n")
+    token_file.write_text("\n".join(asyncio.run(device_data.mint(data, range(1, tokens + 1)))) + "\n")
     port = free_port()
     command = [sys.executable, "-m", "bench.warm_server", str(data.path), str(port), str(token_file), str(known)]
     with pinned(SERVER_CORE, command, port, log=folder / "server.log") as pid:
@@ -55,7 +56,7 @@ def against_nginx(tokens: int = 100_000) -> dict[str, float]:
 
 
 def by_fleet_size(small: int = 1_000, large: int = 1_000_000, tokens: int = 100_000) -> dict[str, float]:
-    """The rate with a million devices known against that with a thousand, interleaved."""
+    """The rate with a million devices in memory compared with a thousand, in interleaved rounds."""
     with (
         tempfile.TemporaryDirectory() as few,
         tempfile.TemporaryDirectory() as many,
@@ -77,10 +78,10 @@ def by_fleet_size(small: int = 1_000, large: int = 1_000_000, tokens: int = 100_
 
 
 def system_calls(tokens: int = 1_000) -> dict[str, float]:
-    """What the server asks of the kernel for each idle poll, counted by strace: nothing but its socket."""
+    """The system calls of an idle poll, counted by strace: only calls on its socket."""
     with tempfile.TemporaryDirectory() as name, warm_server(Path(name), tokens, tokens) as (pid, port, token_file):
         requests_per_second(port, token_file, 1)
-        # The event loop's thread is the process's first: the writer's and the readers' own looks are not a poll's.
+        # Trace only the main thread, which runs the event loop: writer and reader threads do not serve polls.
         counts = Path(name) / "strace"
         tracer = subprocess.Popen(["strace", "-c", "-o", str(counts), "-p", str(pid)], stderr=subprocess.DEVNULL)
         time.sleep(1)

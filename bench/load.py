@@ -1,4 +1,4 @@
-"""Load from wrk on the other core, and nginx as the reference beside what is measured."""
+"""Load from wrk on the other core, and nginx as the reference."""
 
 import os
 import re
@@ -13,9 +13,9 @@ CONNECTIONS = 64
 
 
 def requests_per_second(
-    port: int, tokens: Path, seconds: int, path: str = "/apiv1/devices/self/updates", script: str = "rotate.lua"
+    port: int, tokens: Path, seconds: int, path: str = "/apiv1/devices/self/updates", script: str = "idle_poll.lua"
 ) -> float:
-    """Idle polls a second, every one answered 2xx."""
+    """Requests per second; every response must be 2xx."""
     done = subprocess.run(
         [
             "taskset",
@@ -41,8 +41,9 @@ def requests_per_second(
 
 @contextmanager
 def nginx(folder: Path, body: str | None = None) -> Iterator[int]:
-    """One nginx worker that answers everything 204 with the headers of an idle poll, or 200 with a body; its port."""
-    answer = "return 204;" if body is None else f"default_type application/json; return 200 '{body}';"
+    """Run one nginx worker that responds with 204 and the headers of an idle poll, or with 200 and a body; yields its
+    port."""
+    response = "return 204;" if body is None else f"default_type application/json; return 200 '{body}';"
     port = free_port()
     config = folder / "nginx.conf"
     config.write_text(
@@ -55,7 +56,7 @@ def nginx(folder: Path, body: str | None = None) -> Iterator[int]:
             listen 127.0.0.1:{port} backlog=4096;
             location / {{
               add_header ETag 0-0; add_header Cache-Control no-store; add_header X-Poll-Interval 297;
-              {answer}
+              {response}
             }}
           }}
         }}

@@ -1,7 +1,7 @@
-"""Queues that others make, as their own workers use them: take one job under a lease, complete it, and so on.
+"""Other job queues, used as their own workers do: lease one job, complete it, repeat.
 
-All of PostgreSQL's stand on the same server with the same durability; beanstalkd flushes every change to its file.
-Each `pairs_per_second` gives how many jobs so many workers took and completed in a second.
+The PostgreSQL queues use the same server with the same durability; beanstalkd flushes every change to its file. Each
+`pairs_per_second` function returns how many jobs so many workers leased and completed per second.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from procrastinate import jobs
 from bench.processes import free_port
 
 SECONDS = 4.0
-# More than anybody completes in that time.
+# More than any queue completes in that time.
 JOBS = 40_000
 CHUNK = 1000
 BEANSTALKD_JOBS = 2000
@@ -35,7 +35,7 @@ Pair = Callable[[], Awaitable[bool]]
 
 
 async def repeat(workers: list[Pair], seconds: float = SECONDS) -> float:
-    """How many pairs a second the workers do together."""
+    """The pairs per second of all workers together."""
     end = time.perf_counter() + seconds
 
     async def work(pair: Pair) -> int:
@@ -51,8 +51,8 @@ async def repeat(workers: list[Pair], seconds: float = SECONDS) -> float:
     return sum(done) / (time.perf_counter() - started)
 
 
-async def _looked_through(url: str) -> None:
-    """As a server's own housekeeping would soon do: its planner knows what is there."""
+async def _vacuum(url: str) -> None:
+    """Give the planner statistics, as autovacuum would do soon."""
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
         await conn.execute("VACUUM ANALYZE")
 
@@ -67,7 +67,7 @@ async def procrastinate_pairs_per_second(url: str, width: int) -> float:
             await manager.batch_defer_jobs_async(
                 [jobs.Job(queue="q", lock=None, queueing_lock=None, task_name="t") for _ in range(CHUNK)]
             )
-        await _looked_through(url)
+        await _vacuum(url)
         worker_ids = [await manager.register_worker() for _ in range(width)]
 
         def worker(worker_id: int) -> Pair:
@@ -91,17 +91,17 @@ async def pgqueuer_pairs_per_second(url: str, width: int) -> float:
         await queues[0].install()
         for _ in range(0, JOBS, CHUNK):
             await queues[0].enqueue(["t"] * CHUNK, [None] * CHUNK, [0] * CHUNK)
-        await _looked_through(url)
+        await _vacuum(url)
         entrypoints = {QueueEntrypoint("t"): EntrypointExecutionParameter(0)}
 
         def worker(queue: Queries) -> Pair:
             manager_id = QueueManagerId(uuid.uuid4())
 
             async def pair() -> bool:
-                taken = await queue.dequeue(1, entrypoints, manager_id, None, timedelta(seconds=60))
-                if taken:
-                    await queue.log_jobs([(taken[0], "successful", None)])
-                return bool(taken)
+                leased = await queue.dequeue(1, entrypoints, manager_id, None, timedelta(seconds=60))
+                if leased:
+                    await queue.log_jobs([(leased[0], "successful", None)])
+                return bool(leased)
 
             return pair
 
@@ -111,18 +111,18 @@ async def pgqueuer_pairs_per_second(url: str, width: int) -> float:
 def beanstalkd_pairs_per_second(width: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
-        # -f 0: every change is flushed before it is answered.
+        # -f 0: every change is flushed before its response.
         process = subprocess.Popen(["beanstalkd", "-l", "127.0.0.1", "-p", str(port), "-b", folder, "-f", "0"])
         try:
-            return _until_it_is_empty(port, width)
+            return _drain(port, width)
         finally:
             process.terminate()
             process.wait(10)
 
 
-def _until_it_is_empty(port: int, width: int) -> float:
+def _drain(port: int, width: int) -> float:
     filler = _connected(port)
-    # It takes jobs one at a time, each with its flush: as many as make a measurement, not more.
+    # Jobs are added one at a time with a flush each, so use only as many as the measurement needs.
     for _ in range(BEANSTALKD_JOBS):
         filler.put("job")
 

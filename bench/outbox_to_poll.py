@@ -1,8 +1,8 @@
-"""Outbox → dispatcher → log and Redis → parked poll, on PostgreSQL, in processes by role as a deployment has them.
+"""Outbox → dispatcher → log and Redis → parked poll, on PostgreSQL, in one process per role as in a deployment.
 
-Two rates: how fast one or two dispatchers empty a full outbox into log and Redis, by the database's own times; and how
-fast devices have all the signals in their hands, over HTTP, each in a poll that was parked for it. What a signal costs
-in CPU time, in the dispatchers and in PostgreSQL, is told beside them: on few cores that is what bounds the rates.
+Two rates: how fast one or two dispatchers empty a full outbox into log and Redis, by the times in the database; and how
+fast devices get all signals over HTTP, in parked polls. The CPU time of a signal in the dispatchers and in PostgreSQL
+is measured too, because on few cores it limits the rates.
 """
 
 import asyncio
@@ -11,29 +11,30 @@ import tempfile
 import time
 import urllib.request
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 import uvloop
 
-from bench.processes import CLIENT_CORE, SERVER_CORE
+from bench.postgres_deployment import PostgresDeployment
+from bench.processes import CLIENT_CORE, SERVER_CORE, cpu_seconds
 from bench.queues import DURABLE
 from bench.redis_reads import BOTH_CORES, redis
-from bench.shared import Shared, cpu_seconds
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.postgres import PostgresEngine
 from restante.database.queries import Query
-from restante.delivery.outbox import Enqueued
-from restante.server.announcements import tell_others
+from restante.delivery.outbox.outbox import Enqueued
+from restante.server.cluster.cluster_messages import publish_commits
+from tests.defaults import new_postgres_engine
 from tests.services.postgres import postgres_server
 
 DEVICES = 1000
 SIGNALS = 30_000
 POLL = "GET /apiv1/devices/self/updates?wait=30 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 
 _FILL = Query(
     "fill",
@@ -58,76 +59,82 @@ def outbox_to_poll() -> dict[str, float]:
         redis(Path(name)) as redis_port,
     ):
         for dispatchers in (1, 2):
-            shared = Shared(server, Path(name) / f"drained-{dispatchers}", DEVICES)
-            figures.update(_drained(shared, dispatchers, redis_port))
+            deployment = PostgresDeployment(server, Path(name) / f"drained-{dispatchers}", DEVICES)
+            figures.update(_drain(deployment, dispatchers, redis_port))
         for dispatchers in (1, 2):
-            shared = Shared(server, Path(name) / f"polled-{dispatchers}", DEVICES)
-            tokens = asyncio.run(shared.mint())
+            deployment = PostgresDeployment(server, Path(name) / f"polled-{dispatchers}", DEVICES)
+            tokens = asyncio.run(deployment.mint())
             with (
-                shared.serving("api", SERVER_CORE, redis_port) as (port, pid),
-                shared.several("dispatcher", dispatchers, CLIENT_CORE, redis_port),
+                deployment.serving("api", SERVER_CORE, redis_port) as (port, pid),
+                deployment.several("dispatcher", dispatchers, CLIENT_CORE, redis_port),
                 asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
             ):
-                polled = runner.run(_polled(shared, port, pid, tokens))
-            figures[f"{_several(dispatchers)}: signals/s in devices' hands"] = SIGNALS / polled.seconds
-            figures[f"{_several(dispatchers)}: signals in each answer"] = SIGNALS / polled.answers
-            figures[f"{_several(dispatchers)}: microseconds of CPU a signal, api's"] = (
-                polled.cpu_seconds / SIGNALS * 1e6
+                result = runner.run(_deliver_all(deployment, port, pid, tokens))
+            figures[f"{_dispatchers_text(dispatchers)}: signals/s delivered over HTTP"] = SIGNALS / result.seconds
+            figures[f"{_dispatchers_text(dispatchers)}: signals per response"] = SIGNALS / result.responses
+            figures[f"{_dispatchers_text(dispatchers)}: microseconds of CPU per signal, api"] = (
+                result.cpu_seconds / SIGNALS * 1e6
             )
     return figures
 
 
-def _several(dispatchers: int) -> str:
+def _dispatchers_text(dispatchers: int) -> str:
     return "one dispatcher" if dispatchers == 1 else f"{dispatchers} dispatchers"
 
 
-def _fill(shared: Shared) -> float:
-    """All signals at once, committed and told as the server's own commands do; when they were about to be."""
+def _fill(deployment: PostgresDeployment) -> float:
+    """Commit all signals at once and notify the servers, as CLI commands do; returns the time before the commit."""
     filled_at = 0.0
 
     def work(conn: Connection) -> None:
         nonlocal filled_at
         conn.run(_FILL, devices=DEVICES, signals=SIGNALS)
-        conn.announce(Enqueued())
+        conn.add_commit_event(Enqueued())
         filled_at = time.monotonic()
 
-    engine = PostgresEngine(shared.url, writers=1)
+    engine = new_postgres_engine(deployment.url, writers=1)
     with closing(Database(engine)) as database:
-        tell_others(database, engine)
+        publish_commits(database, engine)
         database.write_now(work)
     return filled_at
 
 
-def _drained(shared: Shared, dispatchers: int, redis_port: int) -> dict[str, float]:
-    with shared.several("dispatcher", dispatchers, BOTH_CORES, redis_port) as pids, psycopg.connect(shared.url) as conn:
+def _drain(deployment: PostgresDeployment, dispatchers: int, redis_port: int) -> dict[str, float]:
+    with (
+        deployment.several("dispatcher", dispatchers, BOTH_CORES, redis_port) as pids,
+        psycopg.connect(deployment.url) as conn,
+    ):
         conn.autocommit = True
-        before, database_before = cpu_seconds(pids), shared.cpu_seconds()
-        _fill(shared)
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        before, database_before = cpu_seconds(pids, with_ended_children=True), deployment.cpu_seconds()
+        _fill(deployment)
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while conn.execute(_STATE).fetchone() != (0,):
-            assert time.monotonic() < deadline, "the outbox is not emptied"
+            assert time.monotonic() < deadline, "the outbox does not drain"
             time.sleep(0.2)
-        used, database_used = cpu_seconds(pids) - before, shared.cpu_seconds() - database_before
+        used, database_used = (
+            cpu_seconds(pids, with_ended_children=True) - before,
+            deployment.cpu_seconds() - database_before,
+        )
         delivered, seconds = conn.execute(_SPAN).fetchone() or (0, 1.0)
-    who = _several(dispatchers)
+    dispatchers_text = _dispatchers_text(dispatchers)
     return {
-        f"{who}: signals/s from the outbox": delivered / float(seconds),
-        f"{who}: microseconds of CPU a signal, theirs": used / SIGNALS * 1e6,
-        f"{who}: microseconds of CPU a signal, PostgreSQL's": database_used / SIGNALS * 1e6,
+        f"{dispatchers_text}: signals/s from the outbox": delivered / float(seconds),
+        f"{dispatchers_text}: microseconds of CPU per signal, dispatchers": used / SIGNALS * 1e6,
+        f"{dispatchers_text}: microseconds of CPU per signal, PostgreSQL": database_used / SIGNALS * 1e6,
     }
 
 
 class _Device(asyncio.Protocol):
-    """A device that polls, is answered, and polls again from there."""
+    """A device that polls again from its new cursor after each response."""
 
-    def __init__(self, token: str, counted: "_Counted") -> None:
+    def __init__(self, token: str, counter: "_SignalCounter") -> None:
         self._poll = (POLL % token).encode()
-        self._counted = counted
+        self._counter = counter
         self._buffer = b""
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        self._ask(b"0-0")
+        self._send_poll(b"0-0")
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -139,48 +146,51 @@ class _Device(asyncio.Protocol):
         found = re.search(rb"etag: ([\d-]+)", head)
         assert head[9:12] == b"200", head
         assert found is not None, head
-        self._counted.add(body.count(b'"bench.change"'))
-        self._ask(found[1])
+        self._counter.add(body.count(b'"bench.change"'))
+        self._send_poll(found[1])
 
-    def _ask(self, cursor: bytes) -> None:
+    def _send_poll(self, cursor: bytes) -> None:
         self._transport.write(self._poll + b"If-None-Match: " + cursor + b"\r\n\r\n")
 
 
-class _Counted:
+class _SignalCounter:
     def __init__(self) -> None:
-        self.signals = self.answers = 0
-        self.all = asyncio.Event()
+        self.signals = self.responses = 0
+        self.is_complete = asyncio.Event()
 
     def add(self, signals: int) -> None:
         self.signals += signals
-        self.answers += 1
+        self.responses += 1
         if self.signals >= SIGNALS:
-            self.all.set()
+            self.is_complete.set()
 
 
-class _Polled(NamedTuple):
-    """Seconds from the commit of all signals to the last of them in a device's hands, answers, CPU time of the api."""
+@dataclass(frozen=True, slots=True)
+class _PollResult:
+    """Seconds from the commit of all signals to the last response, number of responses, CPU time of the api."""
 
     seconds: float
-    answers: int
+    responses: int
     cpu_seconds: float
 
 
-async def _polled(shared: Shared, port: int, pid: int, tokens: list[str]) -> _Polled:
-    loop, counted = asyncio.get_running_loop(), _Counted()
+async def _deliver_all(deployment: PostgresDeployment, port: int, pid: int, tokens: list[str]) -> _PollResult:
+    loop, counter = asyncio.get_running_loop(), _SignalCounter()
     for token in tokens:
-        await loop.create_connection(partial(_Device, token, counted), "127.0.0.1", port)
+        await loop.create_connection(partial(_Device, token, counter), "127.0.0.1", port)
     while await asyncio.to_thread(_parked, port) < len(tokens):
         await asyncio.sleep(0.1)
-    used_before = cpu_seconds([pid])
-    started = await asyncio.to_thread(_fill, shared)
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        await counted.all.wait()
-    assert counted.signals == SIGNALS, counted.signals
-    return _Polled(time.monotonic() - started, counted.answers, cpu_seconds([pid]) - used_before)
+    used_before = cpu_seconds([pid], with_ended_children=True)
+    started = await asyncio.to_thread(_fill, deployment)
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        await counter.is_complete.wait()
+    assert counter.signals == SIGNALS, counter.signals
+    return _PollResult(
+        time.monotonic() - started, counter.responses, cpu_seconds([pid], with_ended_children=True) - used_before
+    )
 
 
 def _parked(port: int) -> float:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        found = re.search(r"restante_parked_polls ([\d.e+]+)", answer.read().decode())
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as response:
+        found = re.search(r"restante_parked_polls ([\d.e+]+)", response.read().decode())
     return float(found[1]) if found else 0.0

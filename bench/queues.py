@@ -1,5 +1,5 @@
-"""Leases on PostgreSQL: commands taken and acknowledged, against other queues on the same server; and beside a
-transaction that somebody has left open, which keeps the server from clearing up behind us."""
+"""Leases on PostgreSQL: commands leased and acknowledged, compared with other queues on the same server; and beside a
+long-running transaction, which keeps the server from removing dead rows."""
 
 import asyncio
 import statistics
@@ -17,34 +17,37 @@ from bench.other_queues import (
     procrastinate_pairs_per_second,
     repeat,
 )
-from restante.commands import acks, claims, collectors, sites
-from restante.commands.ack_body import AckBody, read_ack
-from restante.commands.acks import AckOptions, Said
-from restante.commands.audit import AuditTrail
-from restante.commands.claims import Claim, ClaimOptions
-from restante.commands.collectors import SecretBox
-from restante.commands.rate_windows import RateLimit, RateRules
+from restante.commands.acks import acks
+from restante.commands.acks.ack_schema import AckBody, parse_ack
+from restante.commands.acks.acks import AckOptions, AckRequest
+from restante.commands.audit.audit_trail import AuditTrail
+from restante.commands.dispatch import claims
+from restante.commands.dispatch.claims import ClaimOptions, ClaimRequest
+from restante.commands.dispatch.rate_limits import RateLimit, RateRules
+from restante.commands.sites import collectors, sites
+from restante.commands.sites.collectors import SecretBox
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.migrate import migrate
-from restante.database.postgres import PostgresEngine
-from restante.identity import collector_tokens
+from restante.identity.clients import collector_tokens
 from restante.identity.master_key import MasterKey
+from tests.defaults import new_postgres_engine
 from tests.services.postgres import PostgresServer, postgres_server
 
 WIDTHS = (1, 4, 16, 64)
 COMMANDS = 60_000
-# More than are done in the time it takes.
-PINNED_COMMANDS = 700_000
-# As durable as a server is that nobody has changed.
+# More than are completed during the measurement.
+OPEN_TRANSACTION_COMMANDS = 700_000
+# The durability of PostgreSQL's defaults.
 DURABLE = ("fsync=on", "synchronous_commit=on", "shared_buffers=256MB")
-PINNED_SECONDS = 120.0
-PINNED_WIDTH = 16
+OPEN_TRANSACTION_SECONDS = 120.0
+OPEN_TRANSACTION_WIDTH = 16
+RATES = RateRules({}, RateLimit(1_000_000, 60))
 
 _FILL = """
 INSERT INTO miner_commands (command_id, site_id, zone_id, miner_id, command_type, params, rank, status,
                             expires_at, created_at, created_by, max_retries, retry_backoff_sec)
-SELECT 'cmd_' || n, site.id, zone.id, 1, 'SET_FAN', '{"speed":80}', n, 'pending',
+SELECT 'cmd_' || n, site.id, zone.id, n, 'SET_FAN', '{"speed":80}', n, 'pending',
        4000000000000, 1, 'bench', 3, 30
 FROM generate_series(1, %s) AS n
 JOIN (SELECT id, row_number() OVER (ORDER BY id) - 1 AS place, count(*) OVER () AS places FROM edge_sites) AS site
@@ -53,11 +56,11 @@ JOIN edge_zones AS zone ON zone.site_id = site.id
 """
 
 
-class Restante:
-    """Collectors that lease and acknowledge through the database layer, as the server's polls and ACKs do."""
+class RestanteQueue:
+    """Collectors that lease and acknowledge through the database layer, with the operations of the server."""
 
     def __init__(self, url: str, width: int, site_count: int, commands: int = COMMANDS) -> None:
-        engine = PostgresEngine(url)
+        engine = new_postgres_engine(url)
         migrate(engine)
         self.database = Database(engine)
         self._trail, self._box = AuditTrail(bytes(32)), SecretBox(MasterKey(bytes(32)))
@@ -67,10 +70,11 @@ class Restante:
             conn.execute(_FILL, (commands,))
         with psycopg.connect(url, autocommit=True) as conn:
             conn.execute("VACUUM ANALYZE miner_commands")
-        options, ack_options = ClaimOptions(60, RateRules({}, RateLimit(1_000_000, 60))), AckOptions(self._box)
-        self._claiming = claims.claiming(self._trail, options)
-        self._taking = acks.taking_acks(self._trail, ack_options)
-        self._done = read_ack(AckBody(status="succeeded", result_code=0), b"{}")
+        options = ClaimOptions(60, RATES, is_signed=False, is_one_lease_per_miner=True)
+        ack_options = AckOptions(self._box, is_nonce_required=False, is_signature_required=False)
+        self._claim_operation = claims.claim_operation(self._trail, options)
+        self._ack_operation = acks.ack_operation(self._trail, ack_options)
+        self._succeeded = parse_ack(AckBody(status="succeeded", result_code=0), b"{}")
         self.claim_seconds: list[float] = []
 
     def workers(self) -> list[Pair]:
@@ -79,20 +83,22 @@ class Restante:
     def _worker(self, caller: Any) -> Pair:
         async def pair() -> bool:
             started = time.perf_counter()
-            claimed = await self.database.run_hot(self._claiming, Claim(caller, None, 1))
+            claimed = await self.database.run_batched(self._claim_operation, ClaimRequest(caller, None, 1))
             self.claim_seconds.append(time.perf_counter() - started)
             if not claimed.commands:
                 return False
-            taken = await self.database.run_hot(self._taking, Said(caller, claimed.commands[0].command_id, self._done))
-            return isinstance(taken, acks.Taken)
+            result = await self.database.run_batched(
+                self._ack_operation, AckRequest(caller, claimed.commands[0].command_id, self._succeeded)
+            )
+            return isinstance(result, acks.AckResult)
 
         return pair
 
     def _add_collectors(self, conn: Connection, width: int, site_count: int) -> list[str]:
-        made = [sites.add(conn, self._trail, f"site {number}", "bench").id for number in range(site_count)]
+        site_ids = [sites.add(conn, self._trail, f"site {number}", "bench").id for number in range(site_count)]
         return [
             collectors.create(
-                conn, self._trail, self._box, made[number % site_count], None, f"c{number}", "bench"
+                conn, self._trail, self._box, site_ids[number % site_count], None, f"c{number}", "bench"
             ).token
             for number in range(width)
         ]
@@ -101,54 +107,59 @@ class Restante:
         self.database.close()
 
 
-def _ours(server: PostgresServer, width: int, site_count: int) -> float:
-    with closing(Restante(server.create(), width, site_count)) as restante:
-        return asyncio.run(repeat(restante.workers()))
+def _restante_pairs_per_second(server: PostgresServer, width: int, site_count: int) -> float:
+    with closing(RestanteQueue(server.create(), width, site_count)) as queue:
+        return asyncio.run(repeat(queue.workers()))
 
 
 def leases() -> dict[str, float]:
-    """Pairs of lease and completion a second, by number of workers, one job at a time each."""
+    """Pairs of lease and completion per second, by number of workers, one job at a time each."""
     figures: dict[str, float] = {}
     with postgres_server(*DURABLE) as server:
         for width in WIDTHS:
-            ours = {"a site each": _ours(server, width, width), "one site": _ours(server, width, 1)}
+            rates = {
+                "a site each": _restante_pairs_per_second(server, width, width),
+                "one site": _restante_pairs_per_second(server, width, 1),
+            }
             others = {
                 "procrastinate": asyncio.run(procrastinate_pairs_per_second(server.create(), width)),
                 "pgqueuer": asyncio.run(pgqueuer_pairs_per_second(server.create(), width)),
             }
-            for name, rate in ours.items():
+            for name, rate in rates.items():
                 figures[f"{width:>2} workers: restante, {name}, pairs/s"] = rate
             for name, rate in others.items():
                 figures[f"{width:>2} workers: {name}, pairs/s"] = rate
             figures[f"{width:>2} workers: beanstalkd, flushing, pairs/s"] = beanstalkd_pairs_per_second(width)
-            figures[f"{width:>2} workers: ours at worst, to the better queue"] = min(ours.values()) / max(
+            figures[f"{width:>2} workers: ours at worst, to the better queue"] = min(rates.values()) / max(
                 others.values()
             )
     return figures
 
 
 def beside_an_open_transaction() -> dict[str, float]:
-    """How long claims take while somebody's transaction stays open, and while none does."""
+    """How long claims take with and without a long-running transaction."""
     with postgres_server(*DURABLE) as server:
         url = server.create()
-        with closing(Restante(url, PINNED_WIDTH, PINNED_WIDTH, PINNED_COMMANDS)) as restante:
-            free = _claims(restante, PINNED_SECONDS / 4)
+        with closing(
+            RestanteQueue(url, OPEN_TRANSACTION_WIDTH, OPEN_TRANSACTION_WIDTH, OPEN_TRANSACTION_COMMANDS)
+        ) as queue:
+            without = _claims(queue, OPEN_TRANSACTION_SECONDS / 4)
             with _open_transaction(url):
-                pinned = _claims(restante, PINNED_SECONDS)
+                beside = _claims(queue, OPEN_TRANSACTION_SECONDS)
     return {
-        "claim p99 without it, ms": free[0],
-        f"claim p99 with one open for {PINNED_SECONDS:.0f} s, ms": pinned[0],
-        "ratio": pinned[0] / free[0],
-        "pairs/s without it": free[1],
-        "pairs/s with it": pinned[1],
+        "claim p99 without it, ms": without[0],
+        f"claim p99 with one open for {OPEN_TRANSACTION_SECONDS:.0f} s, ms": beside[0],
+        "ratio": beside[0] / without[0],
+        "pairs/s without it": without[1],
+        "pairs/s with it": beside[1],
     }
 
 
-def _claims(restante: Restante, seconds: float) -> tuple[float, float]:
-    """The 99th percentile of claims in milliseconds, and the pairs a second."""
-    restante.claim_seconds.clear()
-    rate = asyncio.run(repeat(restante.workers(), seconds))
-    return statistics.quantiles(restante.claim_seconds, n=100)[98] * 1000, rate
+def _claims(queue: RestanteQueue, seconds: float) -> tuple[float, float]:
+    """The 99th percentile of claims in milliseconds, and the pairs per second."""
+    queue.claim_seconds.clear()
+    rate = asyncio.run(repeat(queue.workers(), seconds))
+    return statistics.quantiles(queue.claim_seconds, n=100)[98] * 1000, rate
 
 
 @contextmanager

@@ -1,9 +1,8 @@
-"""How many event tokens a second are signed and stored, against a bare loop of the same library on the same cores.
+"""How many event tokens per second are signed and stored, compared with a bare loop of the same library.
 
-The reference is as many processes as there are cores, at the same priority, that do nothing but sign a token's bytes
-with the same kind of key. Both are run in turn several times, as a busy machine favours now the one and now the other;
-the ratio is the median of the rounds'. Beside it the CPU time of a token, everything included, which depends less on
-what else the machine does.
+The reference is one process per core, at the same priority, that only signs the bytes of a token with the same kind of
+key. Both run in turn several times, because the load of the machine varies; the ratio is the median of the rounds. The
+CPU time of a token is measured too, because it depends less on the load of the machine.
 """
 
 import asyncio
@@ -12,24 +11,27 @@ import os
 import statistics
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
+from bench.processes import cpu_seconds
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.migrate import migrate
 from restante.database.sqlite import SqliteEngine
-from restante.events import clients
-from restante.events.clients import Registration
-from restante.events.publishing import EventWish, publish
-from restante.events.sign_pool import SignPool, cores
-from restante.events.sign_worker import NICENESS
-from restante.events.signer import Signer, SignerOptions
+from restante.events.clients import clients
+from restante.events.clients.clients import ClientRegistration
+from restante.events.publishing.publishing import EventRequest, publish
+from restante.events.signing.signer import Signer
+from restante.events.signing.signing_pool import SigningPool, core_count
+from restante.events.signing.signing_worker import NICENESS
 from restante.identity.master_key import MasterKey
-from restante.server import logs
+from restante.server.config.options import signing_options
+from restante.server.config.settings import Settings
+from restante.server.monitoring import logs
 
 TOKENS = 6000
 ROUNDS = 5
@@ -46,7 +48,8 @@ EVENTS = {
 }
 
 
-class Round(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Round:
     tokens_per_second: float
     cpu_milliseconds: float
 
@@ -63,40 +66,35 @@ def _sign_bare(count: int, ready: "multiprocessing.synchronize.Barrier") -> None
 
 def bare() -> Round:
     spawned = multiprocessing.get_context("spawn")
-    ready = spawned.Barrier(cores() + 1)
-    workers = [spawned.Process(target=_sign_bare, args=(TOKENS // cores(), ready)) for _ in range(cores())]
+    ready = spawned.Barrier(core_count() + 1)
+    workers = [spawned.Process(target=_sign_bare, args=(TOKENS // core_count(), ready)) for _ in range(core_count())]
     for worker in workers:
         worker.start()
     ready.wait()
-    before = sum(_cpu_seconds(worker.pid or 0) for worker in workers)
+    before = cpu_seconds(worker.pid or 0 for worker in workers)
     started = time.perf_counter()
     ready.wait()
     seconds = time.perf_counter() - started
-    spent = sum(_cpu_seconds(worker.pid or 0) for worker in workers) - before
+    spent = cpu_seconds(worker.pid or 0 for worker in workers) - before
     for worker in workers:
         worker.join()
-    count = TOKENS // cores() * cores()
+    count = TOKENS // core_count() * core_count()
     return Round(count / seconds, spent / count * 1000)
 
 
-async def ours(database: Database, signer: Signer, pool: SignPool) -> Round:
+async def signed_and_stored(database: Database, signer: Signer, pool: SigningPool) -> Round:
     await database.write(_publish_many, TOKENS)
-    before = sum(map(_cpu_seconds, [os.getpid(), *pool.pids]))
+    before = cpu_seconds([os.getpid(), *pool.pids])
     started = time.perf_counter()
     signed = await signer.run_once()
     seconds = time.perf_counter() - started
-    spent = sum(map(_cpu_seconds, [os.getpid(), *pool.pids])) - before
+    spent = cpu_seconds([os.getpid(), *pool.pids]) - before
     return Round(signed / seconds, spent / signed * 1000)
 
 
 def _publish_many(conn: Connection, count: int) -> None:
     for _ in range(count):
-        publish(conn, EventWish(client_id="bench", sub=SUB, events=EVENTS))
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        publish(conn, EventRequest(client_id="bench", sub=SUB, events=EVENTS))
 
 
 def signing() -> dict[str, float]:
@@ -106,32 +104,34 @@ def signing() -> dict[str, float]:
         migrate(engine)
         database = Database(engine)
         try:
-            return asyncio.run(_compared(database))
+            return asyncio.run(_compare(database))
         finally:
             database.close()
 
 
-async def _compared(database: Database) -> dict[str, float]:
-    await database.write(clients.add, Registration("bench", "client_secret_basic", "bench"))
-    pool = SignPool()
-    signer = Signer(database, MasterKey(bytes(32)), pool, SignerOptions())
+async def _compare(database: Database) -> dict[str, float]:
+    await database.write(clients.add, ClientRegistration("bench", "client_secret_basic", "bench"))
+    pool = SigningPool()
+    signer = Signer(database, MasterKey(bytes(32)), pool, signing_options(Settings()).signer)
     try:
-        # Keys are made and processes started before anything is measured.
+        # Create keys and start processes before the measurement.
         await database.write(_publish_many, 100)
         await signer.run_once()
-        pairs = [(await asyncio.to_thread(bare), await ours(database, signer, pool)) for _ in range(ROUNDS)]
+        pairs = [
+            (await asyncio.to_thread(bare), await signed_and_stored(database, signer, pool)) for _ in range(ROUNDS)
+        ]
     finally:
         pool.close()
-    references, found = zip(*pairs, strict=True)
+    references, results = zip(*pairs, strict=True)
     return {
         "bare loop of the library, signatures/s": statistics.median(each.tokens_per_second for each in references),
-        "signed and stored, tokens/s": statistics.median(each.tokens_per_second for each in found),
+        "signed and stored, tokens/s": statistics.median(each.tokens_per_second for each in results),
         "ratio of the rounds, median": statistics.median(
-            mine.tokens_per_second / theirs.tokens_per_second for theirs, mine in pairs
+            result.tokens_per_second / reference.tokens_per_second for reference, result in pairs
         ),
         "bare loop, CPU ms a signature": statistics.median(each.cpu_milliseconds for each in references),
-        "signed and stored, CPU ms a token": statistics.median(each.cpu_milliseconds for each in found),
+        "signed and stored, CPU ms a token": statistics.median(each.cpu_milliseconds for each in results),
         "ratio of CPU times, median": statistics.median(
-            theirs.cpu_milliseconds / mine.cpu_milliseconds for theirs, mine in pairs
+            reference.cpu_milliseconds / result.cpu_milliseconds for reference, result in pairs
         ),
     }

@@ -1,7 +1,7 @@
-"""How long the program takes to start: a server until its first answer, embedded and on PostgreSQL, and commands.
+"""How long the program takes to start: a server until it is ready, embedded and on PostgreSQL, and CLI commands.
 
-In CPU seconds of the process, against a bare `import uvicorn, starlette` in the same round: what a machine is busy with
-otherwise lengthens both.
+The unit is CPU seconds of the process, compared with a bare `import uvicorn, starlette` in the same round: the load of
+the machine affects both.
 """
 
 import os
@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.processes import free_port
+from bench.processes import cpu_seconds, free_port
 from tests.faults.server_process import PROGRAM, ServerProcess, environment
 from tests.services.postgres import postgres_server
 
@@ -34,33 +34,32 @@ def start_up() -> dict[str, float]:
         }
         seconds: dict[str, list[float]] = {}
         for number in range(ROUNDS + 1):
-            taken = {"reference": _of_command(*REFERENCE)}
-            taken |= {name: _of_server(server) for name, server in servers.items()}
-            taken |= {name: _of_command(*command) for name, command in commands.items()}
-            if number:  # the first compiles what was not compiled yet, and makes the databases
-                for name, each in taken.items():
+            used = {"reference": _command_cpu_seconds(*REFERENCE)}
+            used |= {name: _server_cpu_seconds(server) for name, server in servers.items()}
+            used |= {name: _command_cpu_seconds(*command) for name, command in commands.items()}
+            if number:  # the first round compiles modules and creates the databases
+                for name, each in used.items():
                     seconds.setdefault(name, []).append(each)
-    middle = {name: statistics.median(each) for name, each in seconds.items()}
-    reference = middle.pop("reference")
+    medians = {name: statistics.median(each) for name, each in seconds.items()}
+    reference = medians.pop("reference")
     figures = {"import uvicorn, starlette: CPU seconds": reference}
-    for name, each in middle.items():
+    for name, each in medians.items():
         figures |= {f"{name}: CPU seconds": each, f"{name}: × that": each / reference}
     return figures
 
 
-def _of_server(server: ServerProcess) -> float:
-    """Until it has said that it is ready."""
+def _server_cpu_seconds(server: ServerProcess) -> float:
+    """The CPU time until the server is ready."""
     server.port = free_port()
     server.start()
     try:
         server.wait_until_ready()
-        fields = Path(f"/proc/{server.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds([server.pid])
     finally:
         server.end()
 
 
-def _of_command(*command: str) -> float:
+def _command_cpu_seconds(*command: str) -> float:
     before = os.times()
     subprocess.run(command, stdout=subprocess.DEVNULL, env=environment(), check=True)
     after = os.times()

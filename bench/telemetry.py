@@ -1,9 +1,8 @@
-"""Telemetry with rules: records a second over HTTP, beside the same batches taken without HTTP in the same run."""
+"""Telemetry with rules: records per second over HTTP, compared with the same batches ingested without HTTP."""
 
 import asyncio
 import http.client
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,41 +10,45 @@ from pathlib import Path
 
 import msgspec
 
-from bench import edge_site
-from bench.processes import SERVER_CORE, free_port, pinned
-from restante.commands import miners, rules
-from restante.commands.audit import KEY_PURPOSE, AuditTrail
-from restante.commands.creation import CreationOptions
-from restante.commands.ingest import Ingest
-from restante.commands.miners import MinerWish
-from restante.commands.rule_evaluation import RuleEvaluation
-from restante.commands.rule_firing import Firing
-from restante.commands.rules import RuleWish
-from restante.commands.telemetry_records import parse_batch
-from restante.commands.totals import CommandTotals
-from restante.commands.wire import iso
+from bench import edge_data
+from bench.processes import SERVER_CORE, free_port, pinned, serve_command
+from restante.commands.audit.audit_trail import KEY_PURPOSE, AuditTrail
+from restante.commands.collector_budgets import BudgetOptions, CollectorBudgets
+from restante.commands.counters import CommandCounters
+from restante.commands.rules import rules
+from restante.commands.rules.rule_actions import RuleActions
+from restante.commands.rules.rule_evaluation import RuleEvaluator
+from restante.commands.rules.rules import RuleRequest
+from restante.commands.sites import miners
+from restante.commands.sites.collectors import SecretBox
+from restante.commands.sites.miners import MinerRequest
+from restante.commands.telemetry.ingest import TelemetryIngest
+from restante.commands.telemetry.telemetry_records import parse_batch
+from restante.core.iso_time import iso
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.sqlite import SqliteEngine
 from restante.identity.master_key import MasterKeySource
+from restante.server.config.options import commands_options
+from restante.server.config.settings import Settings
 from restante.server.data_folder import DataFolder
 
 SITE = 1
 MINERS = 500
 RULES = 100
 BATCHES = 120
-KEEP = 100
+HISTORY_RECORDS = 100
 GAP_SECONDS = 300
-# What is watched, and from where on: some thresholds are crossed by some samples, most by none.
+# Metrics and thresholds: some samples cross some thresholds; most thresholds are never crossed.
 WATCHED = (("temp_max", 83.5), ("temp_avg", 79.5), ("hashrate", 101.0), ("power", 3300.0))
 
 
-def _populate(conn: Connection, trail: AuditTrail) -> None:
+def _populate(conn: Connection, trail: AuditTrail, box: SecretBox) -> None:
     for number in range(MINERS):
-        miners.add(conn, trail, MinerWish(SITE, f"miner {number}"), "bench")
+        miners.add(conn, trail, MinerRequest(SITE, f"miner {number}"), "bench")
     for number in range(RULES):
         metric, bound = WATCHED[number % len(WATCHED)]
-        wish = RuleWish(
+        request = RuleRequest(
             name=f"rule {number}",
             site_id=SITE,
             trigger_type="threshold",
@@ -55,11 +58,11 @@ def _populate(conn: Connection, trail: AuditTrail) -> None:
             trigger_duration_seconds=60,
             action_type="MINER_RESTART",
         )
-        rules.create(conn, trail, wish, "bench")
+        rules.create(conn, trail, box, request, "bench")
 
 
 def _bodies(first_ms: int) -> Iterator[bytes]:
-    """A batch with a record of every miner, for every ten seconds."""
+    """One batch for every ten seconds, with a record of every miner."""
     for number in range(BATCHES):
         ts = iso(first_ms + number * 10_000)
         yield msgspec.json.encode([_record(miner_id, ts) for miner_id in range(1, MINERS + 1)])
@@ -83,40 +86,47 @@ def _over_http(port: int, token: str, bodies: list[bytes]) -> float:
     started = time.perf_counter()
     for body in bodies:
         connection.request("POST", "/api/edge/v1/telemetry/batch", body, headers)
-        answer = connection.getresponse().read()
-        assert msgspec.json.decode(answer)["processed"] == MINERS, answer
+        body = connection.getresponse().read()
+        assert msgspec.json.decode(body)["processed"] == MINERS, body
     return len(bodies) * MINERS / (time.perf_counter() - started)
 
 
-async def _directly(folder: DataFolder, trail: AuditTrail, bodies: list[bytes]) -> tuple[float, float]:
+async def _directly(folder: DataFolder, trail: AuditTrail, box: SecretBox, bodies: list[bytes]) -> tuple[float, float]:
     database = Database(SqliteEngine(folder.database_path))
-    totals = CommandTotals()
-    ingest = Ingest(database, RuleEvaluation(Firing(trail, CreationOptions()), GAP_SECONDS), totals, KEEP)
+    counters = CommandCounters()
+    ingest = TelemetryIngest(
+        database,
+        RuleEvaluator(RuleActions(trail, commands_options(Settings()).for_creation(box)), GAP_SECONDS),
+        counters,
+        HISTORY_RECORDS,
+        unknown_miners_max=0,
+        budgets=CollectorBudgets(BudgetOptions(), counters),
+    )
     started = time.perf_counter()
     for body in bodies:
-        await ingest.take(SITE, parse_batch(body, SITE))
+        await ingest.accept(SITE, parse_batch(body, SITE))
     seconds = time.perf_counter() - started
     database.close()
-    return len(bodies) * MINERS / seconds, totals.rule_evals / seconds
+    return len(bodies) * MINERS / seconds, counters.rule_evals / seconds
 
 
 def ingesting() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
-        prepared = edge_site.prepare(Path(name) / "data", 1, 0)
-        folder = prepared.folder
-        trail = AuditTrail(MasterKeySource(folder.master_key_path, None).make().derived(KEY_PURPOSE))
+        edge = edge_data.prepare(Path(name) / "data", 1, 0)
+        folder = edge.folder
+        master_key = MasterKeySource(folder.master_key_path, None).make()
+        trail, box = AuditTrail(master_key.derive_key(KEY_PURPOSE)), SecretBox(master_key)
         database = Database(SqliteEngine(folder.database_path))
-        database.write_now(_populate, trail)
+        database.write_now(_populate, trail, box)
         database.close()
         now_ms = int(time.time() * 1000)
         port = free_port()
-        serve = [str(Path(sys.executable).with_name("restante")), "serve", "--data", str(folder.path)]
-        with pinned(SERVER_CORE, [*serve, "--listen", f"127.0.0.1:{port}"], port, log=Path(name) / "log"):
-            served = _over_http(port, prepared.tokens[0], list(_bodies(now_ms - 4_000_000)))
-        direct, evals = asyncio.run(_directly(folder, trail, list(_bodies(now_ms - 2_000_000))))
+        with pinned(SERVER_CORE, serve_command(folder.path, port), port, log=Path(name) / "log"):
+            over_http = _over_http(port, edge.tokens[0], list(_bodies(now_ms - 4_000_000)))
+        direct, evals = asyncio.run(_directly(folder, trail, box, list(_bodies(now_ms - 2_000_000))))
     return {
-        f"records/s over HTTP, {RULES} rules, batches of {MINERS}": served,
-        "records/s taken directly": direct,
-        "ratio": served / direct,
+        f"records/s over HTTP, {RULES} rules, batches of {MINERS}": over_http,
+        "records/s ingested directly": direct,
+        "ratio": over_http / direct,
         "rule evaluations/s, directly": evals,
     }

@@ -1,10 +1,10 @@
-"""A server as `restante serve` runs it, whose memory of verified tokens and tails is filled before it listens.
+"""A server like `restante serve` whose caches of verified tokens and log tails are filled before it listens.
 
-What a million first polls would have taught it is put there directly: the benchmark measures what comes after.
-On SIGUSR1 it publishes one signal to every device with a token, in one transaction, and writes the moment at which
-the commit was heard (CLOCK_MONOTONIC) to `heard` in its data folder.
+The benchmark measures the state after a million first polls, so their result is put into memory directly. On SIGUSR1
+the server publishes one signal to every device with a token, in one transaction, and writes the time at which the poll
+handles the commit (CLOCK_MONOTONIC) to the file `commit-time` in its data folder.
 
-Arguments: data folder, port, token file (one token a line, for device 1, 2, …), number of devices known.
+Arguments: data folder, port, token file (one token per line, for device 1, 2, …), number of devices in memory.
 """
 
 import asyncio
@@ -14,27 +14,27 @@ import time
 from pathlib import Path
 
 from restante.database.connection import Connection
-from restante.delivery.log import Published
-from restante.delivery.signals import Signal
+from restante.delivery.log.signals import Signal
 from restante.identity.callers import DeviceCaller
-from restante.server import lifecycle, logs
+from restante.server import lifecycle
 from restante.server.app import Node, opened
-from restante.server.setting_kinds import Address
-from restante.server.settings import Settings
+from restante.server.config.setting_types import Address
+from restante.server.config.settings import Settings
+from restante.server.monitoring import logs
 
 
 def warm(node: Node, tokens: list[bytes], known: int) -> None:
     until = time.time() + 86_000
     for device_id, token in enumerate(tokens, 1):
-        node.tokens.remember(token, DeviceCaller(device_id, 1, until))
+        node.identity.device_tokens.remember(token, DeviceCaller(device_id, 1, until), until)
     for device_id in range(1, known + 1):
-        node.poll.bell.hear(device_id, b"0-0")
+        node.updates.poll.waiters.advance(device_id, b"0-0")
 
 
 def publish_to_all(node: Node, devices: int) -> None:
     def publish(conn: Connection) -> None:
         for device_id in range(1, devices + 1):
-            node.append(conn, device_id, [Signal("bench.wake", conn.now_ms, {"n": device_id})])
+            node.outbox.append(conn, device_id, [Signal("bench.wake", conn.now_ms, {"n": device_id})])
 
     node.database.submit(publish)
 
@@ -52,25 +52,25 @@ def main() -> None:
     )
     logs.configure(settings.log_format, settings.log_level)
     with opened(settings) as node:
-        hear = node.poll.hear
+        waiters = node.updates.poll.waiters
+        advance = waiters.advance
 
-        def heard(published: Published) -> None:
-            # Stamped once, and out of the way for all that follow.
-            (data / "heard").write_text(repr(time.monotonic()))
-            setattr(node.poll, "hear", hear)  # noqa: B010
-            hear(published)
+        def advance_first(device_id: int, tail: bytes, follows: bytes | None = None) -> None:
+            # Write the time once, then restore the original method.
+            (data / "commit-time").write_text(repr(time.monotonic()))
+            setattr(waiters, "advance", advance)  # noqa: B010
+            advance(device_id, tail, follows)
 
-        start = node.tokens.start
+        start = node.identity.device_tokens.start
 
         async def start_warm() -> None:
-            # The memory is filled after the start, which begins by forgetting everything.
+            # Fill the caches after the start, which clears them.
             await start()
             warm(node, tokens, known)
+            setattr(waiters, "advance", advance_first)  # noqa: B010
             asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, publish_to_all, node, len(tokens))
 
-        # The moment is stamped and the memory filled; then all goes its usual way.
-        setattr(node.poll, "hear", heard)  # noqa: B010
-        setattr(node.tokens, "start", start_warm)  # noqa: B010
+        setattr(node.identity.device_tokens, "start", start_warm)  # noqa: B010
         with lifecycle.listening(settings.listen) as sock:
             lifecycle.serve(node, sock)
 

@@ -1,7 +1,7 @@
-"""Fixtures every test may use: a clock that moves when told, and a real, migrated database of its own.
+"""Fixtures for all tests: a manual clock, a real, migrated database for each test, and real services.
 
-Tests of the folders in ON_BOTH_ENGINES that use it run twice, on SQLite and on PostgreSQL, unless they are marked as
-being about the embedded engine alone.
+Tests in the folders of ON_BOTH_ENGINES that use the database run twice, on SQLite and on PostgreSQL, unless they are
+marked `embedded`.
 """
 
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, settings
 
 from restante.database.database import Database
 from restante.database.engine import Engine
-from restante.database.postgres import PostgresEngine
 from restante.database.sqlite import SqliteEngine
 from tests.databases import FreshDatabases, FreshFiles, FreshPostgres, write_migrated
-from tests.examples import ALWAYS_THE_SAME, TIMES
+from tests.defaults import new_postgres_engine
+from tests.examples import EXAMPLES_FACTOR, IS_DETERMINISTIC
 from tests.services.mariadb import MariaDb, running_mariadb
 from tests.services.postgres import PostgresServer, postgres_server
 from tests.services.redis import PASSWORD as REDIS_PASSWORD
@@ -26,19 +26,19 @@ TESTS = Path(__file__).parent
 ON_BOTH_ENGINES = {"commands", "database", "delivery", "events", "identity", "models", "updates"}
 ENGINES = ("sqlite", "postgres")
 
-# How long an example takes says what else the machine does.
+# No deadlines: the time of an example depends on what else the machine does.
 settings.register_profile(
     "patient",
     deadline=None,
-    derandomize=ALWAYS_THE_SAME,
-    max_examples=100 * TIMES,
+    derandomize=IS_DETERMINISTIC,
+    max_examples=100 * EXAMPLES_FACTOR,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("patient")
 
 
 class ManualClock:
-    """The database's clock in tests: stands still until it is moved."""
+    """The database's clock in tests: it changes only when a test moves it."""
 
     def __init__(self) -> None:
         self.now_ms = START_MS
@@ -52,34 +52,34 @@ class ManualClock:
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDb]:
-    """One for all tests of a worker; each makes a database of its own in it."""
+    """One server for all tests of a pytest worker; each test creates its own database in it."""
     with running_mariadb() as service:
         yield service
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
-    """One for all tests of a worker, with a password; each empties it first."""
+    """One server for all tests of a pytest worker, with a password; each test empties it first."""
     with running_redis(password=REDIS_PASSWORD) as server:
         yield server
 
 
 @pytest.fixture
 def empty_redis(redis_server: RedisServer) -> RedisServer:
-    redis_server.ask("FLUSHALL")
+    redis_server.execute("FLUSHALL")
     return redis_server
 
 
 @pytest.fixture
-def redis_alone() -> Iterator[RedisServer]:
-    """One to kill and start again; what it is told is on disk at once."""
+def own_redis() -> Iterator[RedisServer]:
+    """A server that a test may kill and restart; every write is on disk at once."""
     with running_redis("--appendonly", "yes", "--appendfsync", "always") as server:
         yield server
 
 
 @pytest.fixture
-def mariadb_alone() -> Iterator[MariaDb]:
-    """One to stop and start again."""
+def own_mariadb() -> Iterator[MariaDb]:
+    """A server that a test may stop and restart."""
     with running_mariadb() as service:
         yield service
 
@@ -103,16 +103,16 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def engine(engine_name: str, clock: ManualClock, request: pytest.FixtureRequest) -> Engine:
-    """A migrated database of the test's own."""
+    """A migrated database for one test."""
     if engine_name == "postgres":
-        return PostgresEngine(request.getfixturevalue("postgres_url"), writers=2, readers=2, clock=clock)
+        return new_postgres_engine(request.getfixturevalue("postgres_url"), writers=2, readers=2, clock=clock)
     folder: Path = request.getfixturevalue("tmp_path")
     return SqliteEngine(write_migrated(folder / "restante.db"), clock=clock)
 
 
 @pytest.fixture
 def fresh(engine_name: str, request: pytest.FixtureRequest) -> FreshDatabases:
-    """For tests that want many databases, one after another."""
+    """For tests that need many databases, one after another."""
     if engine_name == "postgres":
         urls = [request.getfixturevalue("migrated_postgres"), request.getfixturevalue("second_postgres")]
         return FreshPostgres(request.getfixturevalue("postgres"), urls)
@@ -128,7 +128,7 @@ def database(engine: Engine) -> Iterator[Database]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server of this test process's own."""
+    """A private PostgreSQL server for this test process."""
     with postgres_server() as server:
         yield server
 
@@ -150,13 +150,13 @@ def cleared_postgres(postgres: PostgresServer) -> str:
 
 @pytest.fixture
 def postgres_url(postgres: PostgresServer, migrated_postgres: str) -> str:
-    """The address of a migrated database that nobody else uses now."""
+    """The address of a migrated database without rows that only this test uses."""
     postgres.empty(migrated_postgres)
     return migrated_postgres
 
 
 @pytest.fixture
 def empty_postgres_url(postgres: PostgresServer, cleared_postgres: str) -> str:
-    """The address of a database with nothing in it that nobody else uses now."""
+    """The address of a database without tables that only this test uses."""
     postgres.clear(cleared_postgres)
     return cleared_postgres

@@ -1,5 +1,5 @@
-"""New, migrated databases for tests, made as cheaply as each engine allows: a file is copied, a server's database is
-emptied. For tests that want one after another, as the machines of Hypothesis do."""
+"""New, migrated databases for tests, made as cheaply as possible: a SQLite file is copied, a PostgreSQL database is
+emptied. Hypothesis state machines need many of them, one after another."""
 
 import itertools
 import tempfile
@@ -9,15 +9,15 @@ from pathlib import Path
 
 from restante.database.engine import Engine
 from restante.database.migrate import migrate
-from restante.database.postgres import PostgresEngine
 from restante.database.queries import Query
 from restante.database.sqlite import Clock, SqliteConnection, SqliteEngine
+from tests.defaults import new_postgres_engine
 from tests.services.postgres import PostgresServer
 
 
 @cache
 def migrated_file() -> bytes:
-    """A migrated database with nothing in it, made once."""
+    """The bytes of a migrated database without rows, created once."""
     with tempfile.TemporaryDirectory() as folder:
         engine = SqliteEngine(Path(folder) / "migrated.db")
         migrate(engine)
@@ -30,7 +30,7 @@ def write_migrated(path: Path) -> Path:
 
 
 class UnflushedEngine(SqliteEngine):
-    """Where no step is a power cut: waiting for the disk would only make it slow."""
+    """SQLite without waiting for the disk, for tests that do not test durability."""
 
     def connect(self, *, writable: bool) -> SqliteConnection:
         conn = super().connect(writable=writable)
@@ -40,12 +40,12 @@ class UnflushedEngine(SqliteEngine):
 
 class FreshDatabases(ABC):
     @abstractmethod
-    def new(self, clock: Clock, place: int = 0) -> Engine:
-        """Nothing is left of the one that was at that place before."""
+    def new(self, clock: Clock, slot: int = 0) -> Engine:
+        """A new database; it replaces the previous one of the same slot."""
 
     @abstractmethod
-    def share(self, examples: int) -> int:
-        """How many of so many examples are tried here."""
+    def scale(self, examples: int) -> int:
+        """How many of so many examples to run on this engine."""
 
 
 class FreshFiles(FreshDatabases):
@@ -53,25 +53,25 @@ class FreshFiles(FreshDatabases):
         self._folder = folder
         self._numbers = itertools.count()
 
-    def new(self, clock: Clock, place: int = 0) -> Engine:
-        for old in self._folder.glob(f"{place}-*"):
+    def new(self, clock: Clock, slot: int = 0) -> Engine:
+        for old in self._folder.glob(f"{slot}-*"):
             old.unlink()
-        return UnflushedEngine(write_migrated(self._folder / f"{place}-{next(self._numbers)}.db"), clock=clock)
+        return UnflushedEngine(write_migrated(self._folder / f"{slot}-{next(self._numbers)}.db"), clock=clock)
 
-    def share(self, examples: int) -> int:
+    def scale(self, examples: int) -> int:
         return examples
 
 
 class FreshPostgres(FreshDatabases):
-    """Several writers, as a node has them. An example costs several times as much as on a file."""
+    """Databases with several writers, as on a node. An example costs several times as much as on SQLite."""
 
     def __init__(self, server: PostgresServer, urls: list[str]) -> None:
         self._server = server
         self._urls = urls
 
-    def new(self, clock: Clock, place: int = 0) -> Engine:
-        self._server.empty(self._urls[place])
-        return PostgresEngine(self._urls[place], writers=3, readers=2, clock=clock)
+    def new(self, clock: Clock, slot: int = 0) -> Engine:
+        self._server.empty(self._urls[slot])
+        return new_postgres_engine(self._urls[slot], writers=3, readers=2, clock=clock)
 
-    def share(self, examples: int) -> int:
+    def scale(self, examples: int) -> int:
         return max(5, examples // 5)

@@ -1,6 +1,6 @@
-"""Pages and the examples in them: how they are read, and how they are run as they stand.
+"""Read the pages of the documentation and run their examples unchanged.
 
-An example is a `bash` block; the `text` block behind it is its answer, in which `…` stands for anything.
+An example is a `bash` block. The `text` block after it is its expected output, in which `…` stands for any text.
 """
 
 import re
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.faults.server_process import PATIENCE_SECONDS, PROGRAM, environment, running
+from tests.faults.server_process import PROGRAM, TIMEOUT_SECONDS, environment, running_server
 
 REPOSITORY = Path(__file__).parents[1]
 DOCS = REPOSITORY / "docs"
@@ -26,78 +26,78 @@ _EXAMPLE = re.compile(r"^```bash\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.MULT
 
 class Example(NamedTuple):
     script: str
-    answer: str
+    output: str
 
     @property
-    def answer_lines(self) -> list[str]:
-        return [line for line in self.answer.splitlines() if line != "…"]
+    def output_lines(self) -> list[str]:
+        return [line for line in self.output.splitlines() if line != "…"]
 
 
 def examples_of(page: Path) -> list[Example]:
-    return [Example(script, answer) for script, answer in _EXAMPLE.findall(page.read_text())]
+    return [Example(script, output) for script, output in _EXAMPLE.findall(page.read_text())]
 
 
 def blocks_of(page: Path, language: str) -> list[str]:
-    """The fenced blocks of a language, in the page's order."""
+    """Return the fenced blocks of a language, in the order of the page."""
     found: list[str] = re.findall(rf"^```{language}\n(.*?)^```\n", page.read_text(), re.MULTILINE | re.DOTALL)
     return found
 
 
-def says(wanted: str, line: str) -> bool:
-    return re.fullmatch(".*?".join(map(re.escape, wanted.split("…"))), line) is not None
+def matches(expected: str, line: str) -> bool:
+    return re.fullmatch(".*?".join(map(re.escape, expected.split("…"))), line) is not None
 
 
-def missing_lines(wanted: list[str], output: str) -> list[str]:
-    """The lines of the answer that the output does not have, in that order."""
-    ahead = iter(output.splitlines())
-    return [line for line in wanted if not any(says(line, had.rstrip("\r")) for had in ahead)]
+def missing_lines(expected: list[str], output: str) -> list[str]:
+    """Return the expected lines that the output does not contain, in that order."""
+    remaining = iter(output.splitlines())
+    return [line for line in expected if not any(matches(line, actual.rstrip("\r")) for actual in remaining)]
 
 
-def paste(folder: Path, text: str) -> str:
-    """What bash answers to the text in a folder that has, as a checkout does, the program in .venv."""
+def run_script(folder: Path, text: str) -> str:
+    """Run bash on the text and return its output. The folder has the program in .venv, like a checkout."""
     program = folder / ".venv" / "bin"
     if not program.exists():
         program.parent.mkdir(parents=True)
         program.symlink_to(Path(PROGRAM).parent)
-    script = folder / "pasted.sh"
+    script = folder / "script.sh"
     script.write_text("set -uo pipefail\n" + text)
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", script.name], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def run_examples(folder: Path, examples: list[Example], *flags: str) -> list[str]:
-    """What each example answered, pasted one after another into one shell beside a fresh server."""
-    with running(folder / "data", *flags) as server:
+    """Run the examples one after another in one shell, beside a new server, and return the output of each."""
+    with running_server(folder / "data", *flags) as server:
         text = "".join(f"{example.script}echo; echo '{END_OF_EXAMPLE}'\n" for example in examples)
-        answered = paste(folder, text.replace(ADDRESS, f"127.0.0.1:{server.port}"))
-    return answered.split(END_OF_EXAMPLE)[:-1]
+        output = run_script(folder, text.replace(ADDRESS, f"127.0.0.1:{server.port}"))
+    return output.split(END_OF_EXAMPLE)[:-1]
 
 
-def check_answers(folder: Path, page: Path, before: list[Example], *flags: str) -> None:
-    """Run the page's examples behind those they go on from, and hold what comes against what the page says."""
+def check_examples(folder: Path, page: Path, before: list[Example], *flags: str) -> None:
+    """Run the examples of the page after those in `before`, and compare their output with the page."""
     examples = examples_of(page)
     outputs = run_examples(folder, [*before, *examples], *flags)[len(before) :]
     assert len(outputs) == len(examples) > 3
     for example, output in zip(examples, outputs, strict=True):
-        assert not missing_lines(example.answer_lines, output), f"{example.script}\nanswered\n{output}"
+        assert not missing_lines(example.output_lines, output), f"{example.script}\nprinted\n{output}"
 
 
 @contextmanager
-def program_at_work(file: Path, *args: str) -> Iterator["subprocess.Popen[str]"]:
-    """A Python program, as a process of its own; it is ended with the block, or when the test's patience is."""
+def running_program(file: Path, *args: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run a Python program as a separate process; kill it at the end of the block, or after a time limit."""
     process = subprocess.Popen(
         [sys.executable, str(file), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=file.parent
     )
-    patience = threading.Timer(PATIENCE_SECONDS, process.kill)
-    patience.start()
+    time_limit = threading.Timer(TIMEOUT_SECONDS, process.kill)
+    time_limit.start()
     with process:
         try:
             yield process
         finally:
-            patience.cancel()
+            time_limit.cancel()
             process.kill()
 
 

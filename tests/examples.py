@@ -1,10 +1,10 @@
-"""How many examples the tests that make up their own are given, and whether they are the same ones every time.
+"""How many examples property-based tests get, and whether they are the same in every run.
 
-As a gate they are the same, so that what failed fails again and a change is judged by what it changed. To find
-something new is another matter, with more time for it: `make explore` tries others each time, and many more.
+By default they are the same, so that a failure is reproducible and a change is judged by its effect. `make explore`
+tries many more examples, and other ones each time.
 """
 
 import os
 
-TIMES = int(os.environ.get("RESTANTE_EXAMPLES_TIMES", "1"))
-ALWAYS_THE_SAME = TIMES == 1
+EXAMPLES_FACTOR = int(os.environ.get("RESTANTE_EXAMPLES_TIMES", "1"))
+IS_DETERMINISTIC = EXAMPLES_FACTOR == 1

@@ -1,4 +1,4 @@
-"""What docs/event-access.md shows is run as it stands."""
+"""Run the examples of docs/event-access.md unchanged."""
 
 import json
 import os
@@ -10,26 +10,26 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from restante.events import clients
-from restante.events.clients import Registration
-from restante.server.settings_sources import resolve
+from restante.events.clients import clients
+from restante.events.clients.clients import ClientRegistration
+from restante.server.config.settings_sources import resolve
 from tests.documented import DOCS
-from tests.events.keys import jwk, private_key
-from tests.server.serving import Served
+from tests.events.client_keys import jwk, private_key
+from tests.server.live_server import LiveServer
 
 PAGE = (DOCS / "event-access.md").read_text("utf-8")
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    served = Served(tmp_path)
+def served(tmp_path: Path) -> Iterator[LiveServer]:
+    served = LiveServer(tmp_path)
     yield served
     served.close()
 
 
-def test_the_assertion_made_with_openssl_gets_a_token(served: Served, tmp_path: Path) -> None:
+def test_assertion_made_with_openssl_gets_a_token(served: LiveServer, tmp_path: Path) -> None:
     keys = {"keys": [jwk("rsa-1", kid="key-1")]}
-    served.node.database.write_now(clients.add, Registration("n", "private_key_jwt", "tpp", jwks=keys))
+    served.node.database.write_now(clients.add, ClientRegistration("n", "private_key_jwt", "tpp", jwks=keys))
     pem = private_key("rsa-1").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (tmp_path / "client.key").write_bytes(pem)
     (script,) = re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -38,10 +38,10 @@ def test_the_assertion_made_with_openssl_gets_a_token(served: Served, tmp_path: 
     assert json.loads(ran.stdout)["access_token"].startswith("et_"), ran.stderr
 
 
-def test_the_settings_shown_are_settings(tmp_path: Path) -> None:
-    shown = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(shown) == 3
-    for n, text in enumerate(shown):
+def test_documented_settings_are_valid(tmp_path: Path) -> None:
+    examples = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 3
+    for n, text in enumerate(examples):
         config = tmp_path / f"{n}.toml"
         config.write_text(text)
         resolve({}, {}, config)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from restante.core.errors import BadInput
-from restante.delivery.signals import Signal
+from restante.delivery.log.signals import Signal
 from restante.outbox import enqueue, schema
-from tests.delivery.outside import make_schema
+from tests.delivery.external_databases import create_schema
 
 GOOD = {"type": "tariff.changed", "ref": {"tariff_id": 7}}
 
@@ -19,7 +19,7 @@ GOOD = {"type": "tariff.changed", "ref": {"tariff_id": 7}}
 @pytest.fixture
 def conn() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:")) as conn:
-        make_schema(conn, "sqlite")
+        create_schema(conn, "sqlite")
         yield conn
 
 
@@ -27,7 +27,7 @@ def rows(conn: sqlite3.Connection) -> list[tuple[Any, ...]]:
     return conn.execute("SELECT device_id, event_kind, payload, status FROM device_update_outbox").fetchall()
 
 
-def test_one_row_is_written_in_the_open_transaction(conn: sqlite3.Connection) -> None:
+def test_enqueue_adds_one_row_in_the_open_transaction(conn: sqlite3.Connection) -> None:
     enqueue(conn, 5, GOOD)
     assert conn.in_transaction
     ((device_id, kind, payload, status),) = rows(conn)
@@ -39,7 +39,7 @@ def test_one_row_is_written_in_the_open_transaction(conn: sqlite3.Connection) ->
     assert rows(conn) == []
 
 
-def test_the_moment_can_be_given_and_a_signal_too(conn: sqlite3.Connection) -> None:
+def test_timestamp_and_signal_object_are_accepted(conn: sqlite3.Connection) -> None:
     enqueue(conn, 5, {**GOOD, "ts_ms": 17})
     enqueue(conn, 5, Signal("x", 18, {}))
     assert [json.loads(row[2])["ts_ms"] for row in rows(conn)] == [17, 18]
@@ -59,7 +59,7 @@ def test_the_moment_can_be_given_and_a_signal_too(conn: sqlite3.Connection) -> N
         ({"type": "x", "rfe": {}}, "rfe"),
     ],
 )
-def test_what_is_no_signal_is_refused_and_not_written(
+def test_invalid_signal_is_refused_and_not_written(
     conn: sqlite3.Connection, signal: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(BadInput) as refused:
@@ -69,13 +69,13 @@ def test_what_is_no_signal_is_refused_and_not_written(
 
 
 @pytest.mark.parametrize("device_id", [0, -1, 2**63, True, "5"])
-def test_what_is_no_devices_id_is_refused(conn: sqlite3.Connection, device_id: Any) -> None:
+def test_invalid_device_id_is_refused(conn: sqlite3.Connection, device_id: Any) -> None:
     with pytest.raises(BadInput, match="device_id"):
         enqueue(conn, device_id, GOOD)
 
 
 class Wrapped:
-    """A connection that hides its driver, as pools and frameworks have them."""
+    """A connection that hides its driver, like those of pools and frameworks."""
 
     def __init__(self, conn: sqlite3.Connection) -> None:
         self._conn = conn
@@ -84,11 +84,11 @@ class Wrapped:
         return self._conn.cursor()
 
 
-class Own(sqlite3.Connection):
+class DriverSubclass(sqlite3.Connection):
     pass
 
 
-def test_a_wrapper_needs_its_drivers_style_said(conn: sqlite3.Connection) -> None:
+def test_wrapped_connection_needs_a_paramstyle(conn: sqlite3.Connection) -> None:
     with pytest.raises(BadInput, match="paramstyle"):
         enqueue(Wrapped(conn), 5, GOOD)
     enqueue(Wrapped(conn), 5, GOOD, paramstyle="qmark")
@@ -97,25 +97,25 @@ def test_a_wrapper_needs_its_drivers_style_said(conn: sqlite3.Connection) -> Non
     assert [row[0] for row in rows(conn)] == [5, 6, 7]
 
 
-def test_a_drivers_subclass_is_recognised() -> None:
-    with closing(sqlite3.connect(":memory:", factory=Own)) as conn:
-        make_schema(conn, "sqlite")
+def test_subclass_of_a_driver_connection_is_recognised() -> None:
+    with closing(sqlite3.connect(":memory:", factory=DriverSubclass)) as conn:
+        create_schema(conn, "sqlite")
         enqueue(conn, 5, GOOD)
         assert len(rows(conn)) == 1
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "mysql", "sqlite"])
-def test_there_is_a_schema_for_each_kind(kind: Any) -> None:
+def test_every_kind_has_a_schema(kind: Any) -> None:
     assert "CREATE TABLE device_update_outbox" in schema(kind)
 
 
 @pytest.mark.parametrize("kind", ["oracle", ""])
-def test_there_is_no_schema_for_other_kinds(kind: Any) -> None:
+def test_unknown_kind_is_refused(kind: Any) -> None:
     with pytest.raises(BadInput, match="kind"):
         schema(kind)
 
 
-def test_importing_it_loads_no_server_and_no_driver() -> None:
+def test_import_loads_no_server_and_no_driver() -> None:
     program = (
         "import sys, restante.outbox;"
         "print([name for name in ('uvicorn', 'starlette', 'psycopg', 'pymysql', 'redis', 'asyncio', 'structlog')"

@@ -1,4 +1,4 @@
-"""The outbox in an application's own database: a change and the signal that tells about it are committed together.
+"""The outbox in an application's own database: a change and its signal are committed together.
 
     from restante.outbox import enqueue
 
@@ -6,8 +6,8 @@
         connection.execute("UPDATE tariffs SET …")
         enqueue(connection, device_id, {"type": "tariff.changed", "ref": {"tariff_id": 7}})
 
-`enqueue` is one INSERT on the connection it is given, in whatever transaction is open there. It opens, commits and
-rolls back nothing, and talks to no server. The table is made with `schema(...)`, or `restante outbox schema`.
+`enqueue` runs one INSERT on the given connection, in the transaction that is open there. It neither opens nor ends a
+transaction, and contacts no server. Create the table with `schema(...)` or `restante outbox schema`.
 """
 
 import sys
@@ -17,14 +17,14 @@ from importlib.resources import files
 from typing import Any, Literal, Protocol, get_args
 
 from restante.core.errors import BadInput
-from restante.delivery.signals import Signal, checked_signal
+from restante.delivery.log.signals import Signal, check_signal
 
 ID_MAX = 2**63 - 1
 
 DatabaseKind = Literal["postgresql", "mysql", "sqlite"]
 Paramstyle = Literal["qmark", "numeric", "named", "format", "pyformat"]
 
-# Spelled out, one for each way drivers want their parameters: no statement is put together from pieces.
+# One complete statement for each parameter style: no statement is assembled from parts.
 _INSERT: dict[Paramstyle, str] = {
     "qmark": "INSERT INTO device_update_outbox (device_id, event_kind, payload) VALUES (?, ?, ?)",
     "numeric": "INSERT INTO device_update_outbox (device_id, event_kind, payload) VALUES (:1, :2, :3)",
@@ -36,7 +36,7 @@ _INSERT: dict[Paramstyle, str] = {
 
 
 class DbapiConnection(Protocol):
-    """A connection as PEP 249 has it."""
+    """A PEP 249 connection."""
 
     def cursor(self) -> Any: ...
 
@@ -48,15 +48,14 @@ def enqueue(
     *,
     paramstyle: Paramstyle | None = None,
 ) -> None:
-    """Write a signal for a device into the outbox, in the transaction that is open on the connection.
+    """Add a signal for a device to the outbox, in the transaction that is open on the connection.
 
-    The signal has `type`, `ref` and, if the moment is not now, `ts_ms`; BadInput if it is not what a
-    device can be sent, and then nothing has been written. `paramstyle` is needed only
-    where the connection is a wrapper that hides its driver.
+    The signal has `type`, `ref` and, if it is not of now, `ts_ms`. BadInput, with nothing written, if it is not a valid
+    signal. `paramstyle` is needed only for a connection that is a wrapper and hides its driver.
     """
     if isinstance(device_id, bool) or not isinstance(device_id, int) or not 1 <= device_id <= ID_MAX:
         raise BadInput("device_id", "a device's id")
-    checked = _checked(signal)
+    checked = _check(signal)
     style = paramstyle or _paramstyle(connection)
     row = {"device": device_id, "kind": checked.type, "payload": checked.payload()}
     cursor = connection.cursor()
@@ -67,21 +66,21 @@ def enqueue(
 
 
 def schema(kind: DatabaseKind, *, notify: bool = False) -> str:
-    """The statements that make the outbox table in a database of this kind.
+    """The statements that create the outbox table in a database of this kind.
 
-    With `notify`, on PostgreSQL, also those that tell the server of every commit to it.
+    With `notify`, on PostgreSQL, also a trigger that notifies the server of every commit to it.
     """
     if kind not in get_args(DatabaseKind):
         raise BadInput("kind", f"one of {', '.join(get_args(DatabaseKind))}")
     if notify and kind != "postgresql":
-        raise BadInput("notify", "PostgreSQL: no other database can tell the server")
+        raise BadInput("notify", "PostgreSQL: no other database can notify the server")
     names = [f"outbox_{kind}.sql", *(["outbox_notify_postgresql.sql"] if notify else [])]
     return "".join((files("restante") / "schemas" / name).read_text(encoding="utf-8") for name in names)
 
 
-def _checked(signal: Signal | Mapping[str, Any]) -> Signal:
+def _check(signal: Signal | Mapping[str, Any]) -> Signal:
     if isinstance(signal, Signal):
-        return checked_signal(signal.type, signal.ts_ms, signal.ref)
+        return check_signal(signal.type, signal.ts_ms, signal.ref)
     unknown = sorted(set(signal) - {"type", "ts_ms", "ref"})
     if unknown:
         raise BadInput(str(unknown[0]), "only type, ref and ts_ms")
@@ -93,15 +92,15 @@ def _checked(signal: Signal | Mapping[str, Any]) -> Signal:
         raise BadInput("ts_ms", "milliseconds since the epoch")
     if not isinstance(ref, dict):
         raise BadInput("ref", "an object")
-    return checked_signal(type_, ts_ms, ref)
+    return check_signal(type_, ts_ms, ref)
 
 
 def _paramstyle(connection: DbapiConnection) -> Paramstyle:
-    """How the connection's driver wants parameters spelled: as its module says (PEP 249)."""
+    """The parameter style of the connection's driver, as its module declares it (PEP 249)."""
     for ancestor in type(connection).__mro__:
         module = sys.modules.get(ancestor.__module__.partition(".")[0])
-        said = getattr(module, "paramstyle", None)
-        style = next((style for style in _INSERT if style == said), None)
+        declared = getattr(module, "paramstyle", None)
+        style = next((style for style in _INSERT if style == declared), None)
         if style is not None:
             return style
     raise BadInput("paramstyle", f"one of {', '.join(_INSERT)}: the connection's driver is not known")

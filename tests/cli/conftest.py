@@ -1,4 +1,4 @@
-"""Commands run in this process, on a real data folder of their own, as a user would call them."""
+"""Runs commands in this process, on a real data folder of their own, as a user would call them."""
 
 import json
 import os
@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import pytest
 from typer.testing import CliRunner, Result
 
+from restante.cli.database import open_embedded_database
 from restante.cli.main import app
-from restante.cli.opening import opened_in
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.identity import users
 from restante.identity.callers import Role
+from restante.identity.people import users
 from restante.server.data_folder import DataFolder
-from restante.updates import devices
-from restante.updates.devices import Details
+from restante.updates.devices import devices
+from restante.updates.devices.devices import DeviceDetails
 
 OWNER = "owner@example.com"
 
@@ -32,7 +32,7 @@ class Restante(NamedTuple):
         return CliRunner().invoke(app, [*args, "--data", str(self.data)], input=stdin)
 
     def ok(self, *args: str, stdin: str | None = None) -> str:
-        """What a command that succeeds prints."""
+        """The output of a command that succeeds."""
         result = self(*args, stdin=stdin)
         assert result.exit_code == 0, result.output
         assert result.stderr == ""
@@ -43,8 +43,8 @@ class Restante(NamedTuple):
         assert printed.count("\n") == 1
         return json.loads(printed)
 
-    def complaint(self, *args: str, stdin: str | bytes | None = None) -> str:
-        """The one line a command that fails as expected leaves, having printed nothing else."""
+    def error_line(self, *args: str, stdin: str | bytes | None = None) -> str:
+        """The one line on stderr of a command that fails as expected and prints nothing else."""
         result = self(*args, stdin=stdin)
         assert result.exit_code == 1, result.output
         assert result.stdout == ""
@@ -54,7 +54,7 @@ class Restante(NamedTuple):
 
     @contextmanager
     def database(self) -> Iterator[Database]:
-        with opened_in(DataFolder(self.data)) as database:
+        with open_embedded_database(DataFolder(self.data)) as database:
             yield database
 
 
@@ -71,7 +71,7 @@ AddDevice = Callable[[str], int]
 
 @pytest.fixture
 def add_device(restante: Restante) -> AddDevice:
-    """Makes a device of that name, all of them one owner's."""
+    """Registers a device of that name; all devices have one owner."""
 
     def add(name: str) -> int:
         with restante.database() as database:
@@ -81,7 +81,7 @@ def add_device(restante: Restante) -> AddDevice:
 
 
 def _registered(conn: Connection, name: str) -> int:
-    owner = users.by_email(conn, OWNER)
+    owner = users.find_by_email(conn, OWNER)
     owner_id = owner.id if owner else users.add(conn, OWNER, "no hash", Role.viewer)
-    details = Details(f"public id of {name}", bytes(32), bytes(32), platform="linux", name=name)
+    details = DeviceDetails(f"public id of {name}", bytes(32), bytes(32), platform="linux", name=name)
     return devices.register(conn, owner_id, details).id

@@ -2,7 +2,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from restante.cli.database_flag import add_to_all, given_database
+from restante.cli.database_flag import add_database_flag, database_from_flag
 from restante.cli.options import DataOption
 
 URL = "postgresql://ada@/restante"
@@ -12,38 +12,38 @@ URL = "postgresql://ada@/restante"
 def app() -> typer.Typer:
     app, group = typer.Typer(), typer.Typer()
 
-    @app.command("look")
-    def look(name: str, data: DataOption = None) -> None:
-        typer.echo(f"{name} {given_database()}")
+    @app.command("show")
+    def show(name: str, data: DataOption = None) -> None:
+        typer.echo(f"{name} {database_from_flag()}")
 
-    @group.command("look")
-    def look_in_group(data: DataOption = None) -> None:
-        typer.echo(f"{given_database()}")
+    @group.command("show")
+    def show_in_group(data: DataOption = None) -> None:
+        typer.echo(f"{database_from_flag()}")
 
     @app.command("other")
     def other() -> None:
         typer.echo("other")
 
     app.add_typer(group, name="group")
-    add_to_all(app)
+    add_database_flag(app)
     return app
 
 
-def said(app: typer.Typer, *words: str) -> str:
+def output(app: typer.Typer, *words: str) -> str:
     return CliRunner().invoke(app, list(words)).output.strip()
 
 
-def test_commands_that_take_data_take_a_database_too(app: typer.Typer) -> None:
-    assert said(app, "look", "a", "--database", URL) == f"a {URL}"
-    assert said(app, "group", "look", "--database", URL) == URL
-    assert said(app, "look", "a") == "a None"
+def test_commands_with_data_get_the_flag(app: typer.Typer) -> None:
+    assert output(app, "show", "a", "--database", URL) == f"a {URL}"
+    assert output(app, "group", "show", "--database", URL) == URL
+    assert output(app, "show", "a") == "a None"
 
 
-def test_it_is_forgotten_when_the_command_has_ended(app: typer.Typer) -> None:
-    said(app, "look", "a", "--database", URL)
-    assert given_database() is None
+def test_value_is_reset_after_command(app: typer.Typer) -> None:
+    output(app, "show", "a", "--database", URL)
+    assert database_from_flag() is None
 
 
-def test_other_commands_do_not(app: typer.Typer) -> None:
-    assert said(app, "other") == "other"
-    assert "No such option" in said(app, "other", "--database", URL)
+def test_other_commands_do_not_get_the_flag(app: typer.Typer) -> None:
+    assert output(app, "other") == "other"
+    assert "No such option" in output(app, "other", "--database", URL)

@@ -1,4 +1,4 @@
-"""The command line as a whole: how it fails, and that all of it is documented."""
+"""The command line as a whole: how it reports errors, and that every command is documented."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from restante import __version__
 from restante.cli.main import app
-from restante.cli.setting_flags import FLAGGED
+from restante.cli.server.setting_flags import FLAGGED
 from tests.cli.conftest import Restante
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -37,7 +37,7 @@ def section(page: str, command: str) -> str:
     return page.split(heading, 1)[1].split("\n#", 1)[0]
 
 
-def test_the_commands_we_promised_are_there() -> None:
+def test_promised_commands_exist() -> None:
     assert set(COMMANDS) >= {
         *("restante serve", "restante settings", "restante doctor", "restante signal send"),
         *("restante user add", "restante user password", "restante user list"),
@@ -56,15 +56,15 @@ def test_every_command_and_option_is_documented(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_data_and_json_and_explains_itself(command: str) -> None:
-    wanted = {"--data"} if command == "restante serve" else {"--data", "--json"}
+def test_every_command_has_data_json_and_help(command: str) -> None:
+    required = {"--data"} if command == "restante serve" else {"--data", "--json"}
     if command == "restante outbox schema":
-        # Prints the same text whatever the data folder holds, and the text is SQL.
-        wanted = set()
+        # It does not use the data folder, and it prints SQL.
+        required = set()
     if command == "restante copy":
-        # Of two databases it says which is which.
-        wanted = {"--from", "--to", "--json"}
-    assert wanted <= COMMANDS[command]
+        # It names two databases.
+        required = {"--from", "--to", "--json"}
+    assert required <= COMMANDS[command]
     result = CliRunner().invoke(app, [*command.split()[1:], "--help"])
     assert result.exit_code == 0
     assert "Usage:" in result.stdout
@@ -75,14 +75,14 @@ def test_version() -> None:
     assert (result.exit_code, result.stdout) == (0, f"restante {__version__}\n")
 
 
-def test_wrong_usage_ends_with_2(restante: Restante) -> None:
+def test_wrong_usage_exits_with_2(restante: Restante) -> None:
     for args in (["nothing"], ["user", "list", "--nothing"], ["device", "show"]):
         result = restante(*args)
         assert result.exit_code == 2
         assert result.stderr
 
 
-def test_wrong_settings_are_named_one_a_line(restante: Restante, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_invalid_setting_is_printed_on_one_line(restante: Restante, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RESTANTE_POLL_BURST", "many")
     monkeypatch.setenv("RESTANTE_LISTNE", "x")
     result = restante("user", "list")
@@ -92,34 +92,34 @@ def test_wrong_settings_are_named_one_a_line(restante: Restante, monkeypatch: py
     assert all(line.startswith("restante: ") for line in lines)
 
 
-def test_a_file_in_the_way_of_the_folder_is_named(restante: Restante) -> None:
+def test_file_in_place_of_folder_is_named(restante: Restante) -> None:
     restante.data.write_text("not a folder")
-    assert str(restante.data) in restante.complaint("user", "list")
+    assert str(restante.data) in restante.error_line("user", "list")
 
 
-def test_a_database_that_is_none_is_told_so(restante: Restante) -> None:
+def test_file_that_is_no_database_is_named(restante: Restante) -> None:
     restante.data.mkdir()
     (restante.data / "restante.db").write_text("not a database " * 100)
-    said = restante.complaint("user", "list")
-    assert str(restante.data / "restante.db") in said
-    assert "not a database" in said
+    message = restante.error_line("user", "list")
+    assert str(restante.data / "restante.db") in message
+    assert "not a database" in message
 
 
-def test_a_database_of_a_newer_version_is_left_alone(restante: Restante) -> None:
+def test_newer_database_is_refused(restante: Restante) -> None:
     restante.ok("user", "list")
     with sqlite3.connect(restante.data / "restante.db") as driver:
         driver.execute("INSERT INTO schema_migrations VALUES (9999, 'future', 0)")
     driver.close()
-    assert "use a newer version" in restante.complaint("user", "list")
+    assert "use a newer version" in restante.error_line("user", "list")
 
 
-def test_what_is_not_utf_8_is_told_so(restante: Restante) -> None:
+def test_input_that_is_not_utf_8_is_refused(restante: Restante) -> None:
     add = ("user", "add", "--role", "viewer", "--password-stdin")
-    assert restante.complaint(*add, "a@example.com", stdin=b"\xff" * 12) == "what was given is not valid UTF-8"
-    said = restante.complaint(*add, "a\udcff@example.com", stdin="long enough")
-    assert said == "what was given is not valid UTF-8"
+    assert restante.error_line(*add, "a@example.com", stdin=b"\xff" * 12) == "the input is not valid UTF-8"
+    message = restante.error_line(*add, "a\udcff@example.com", stdin="long enough")
+    assert message == "the input is not valid UTF-8"
 
 
-def test_a_fault_of_ours_is_not_hidden(restante: Restante, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("restante.identity.users.list_all", lambda conn: 1 / 0)
+def test_unexpected_exception_is_not_hidden(restante: Restante, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("restante.identity.people.users.list_all", lambda conn: 1 / 0)
     assert isinstance(restante("user", "list").exception, ZeroDivisionError)

@@ -1,4 +1,4 @@
-"""The installed program, as a process of its own, with a real terminal where it asks."""
+"""The installed program as a separate process, on a real terminal where it prompts."""
 
 import json
 import os
@@ -73,14 +73,14 @@ def wait_for(port: int, server: "subprocess.Popen[str]") -> None:
     pytest.fail(f"the server does not listen: {server.communicate()}")
 
 
-def test_a_server_and_commands_beside_it(tmp_path: Path) -> None:
+def test_commands_run_beside_server(tmp_path: Path) -> None:
     data, port = tmp_path / "data", free_port()
     with serving(data, port) as server:
         assert server.stdout is not None
-        told = [server.stdout.readline() for _ in range(4)]
-        assert f"http://127.0.0.1:{port}" in told[0]
-        assert str(data) in told[1]
-        assert told[3].endswith(f"restante user add you@example.com --role admin --data {data}\n")
+        printed = [server.stdout.readline() for _ in range(4)]
+        assert f"http://127.0.0.1:{port}" in printed[0]
+        assert str(data) in printed[1]
+        assert printed[3].endswith(f"restante user add you@example.com --role admin --data {data}\n")
         wait_for(port, server)
         made = {path.name: path.stat().st_mode & 0o777 for path in data.iterdir()}
         assert set(made.values()) == {0o600}, made
@@ -97,13 +97,18 @@ def test_a_server_and_commands_beside_it(tmp_path: Path) -> None:
             "--json",
             stdin="x" * 10,
         )
-        assert json.loads(added.stdout) == {"id": 1, "email": "a@example.com", "role": "admin"}
+        assert json.loads(added.stdout) == {
+            "id": 1,
+            "email": "a@example.com",
+            "role": "admin",
+            "grants": ["admin@all"],
+        }
         key = json.loads(run(data, "apikey", "create", "x", "--role", "admin", "--json").stdout)["key"]
         request = urllib.request.Request(
             f"http://127.0.0.1:{port}/apiv1/users/1/devices", headers={"authorization": f"Bearer {key}"}
         )
-        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
-            assert answer.status == 200
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:
+            assert response.status == 200
 
         second = run(data, "serve", "--listen", f"127.0.0.1:{free_port()}")
         assert second.returncode == 1
@@ -113,7 +118,7 @@ def test_a_server_and_commands_beside_it(tmp_path: Path) -> None:
     assert DataFolder(data).running_pid() is None
 
 
-def test_a_lost_or_foreign_master_key_stops_the_start_with_one_line(tmp_path: Path) -> None:
+def test_lost_or_foreign_master_key_refuses_start_with_one_line(tmp_path: Path) -> None:
     key = DataFolder(tmp_path / "data").master_key_path
     assert run(key.parent, "keys", "rotate").returncode == 0
     for change in (key.unlink, lambda: key.write_text("ab" * 32)):
@@ -127,7 +132,7 @@ def test_a_lost_or_foreign_master_key_stops_the_start_with_one_line(tmp_path: Pa
         key.chmod(0o600)
 
 
-def test_output_that_nobody_reads_is_no_fault(tmp_path: Path) -> None:
+def test_closed_stdout_causes_no_traceback(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [PROGRAM, "settings", "--markdown"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
     )
@@ -151,14 +156,14 @@ class Terminal:
         self._read = 0
 
     def type_hidden(self, line: str) -> None:
-        """Type once the terminal no longer shows what is typed: what comes before that is thrown away."""
+        """Type after the program switched off the echo, which discards earlier input."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while termios.tcgetattr(self._fd)[3] & termios.ECHO and time.monotonic() < deadline:
             time.sleep(0.01)
         os.write(self._fd, f"{line}\n".encode())
 
     def read_until(self, expected: str) -> None:
-        """Read on from where the last reading ended."""
+        """Read until the text appears after what was already read."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while (found := self.shown.find(expected, self._read)) < 0:
             ready, _, _ = select.select([self._fd], [], [], max(0, deadline - time.monotonic()))
@@ -172,10 +177,10 @@ class Terminal:
         os.close(self._fd)
 
 
-def test_on_a_terminal_the_password_is_asked_for_twice_and_not_shown(tmp_path: Path) -> None:
+def test_prompt_asks_for_password_twice_without_echo(tmp_path: Path) -> None:
     command = ("user", "add", "a@example.com", "--role", "admin", "--data", str(tmp_path / "data"))
     with closing(Terminal(PROGRAM, *command)) as terminal:
-        for again, answer in (
+        for again, expected in (
             ("correct house", "do not match"),
             ("correct horse", "Added a@example.com as admin"),
         ):
@@ -183,12 +188,12 @@ def test_on_a_terminal_the_password_is_asked_for_twice_and_not_shown(tmp_path: P
             terminal.type_hidden("correct horse")
             terminal.read_until("Again:")
             terminal.type_hidden(again)
-            terminal.read_until(answer)
+            terminal.read_until(expected)
         assert "correct" not in terminal.shown
         assert terminal.process.wait(PATIENCE_SECONDS) == 0
 
 
-def test_a_file_for_tls_to_redis_that_cannot_be_used_is_said_before_anything_is_started(tmp_path: Path) -> None:
+def test_unusable_redis_tls_file_is_refused_before_start(tmp_path: Path) -> None:
     absent = tmp_path / "absent.pem"
     served = run(tmp_path / "data", "serve", "--redis-url", f"rediss://:s3cret@127.0.0.1:1?ssl_ca_certs={absent}")
     assert served.returncode == 1

@@ -1,12 +1,11 @@
-"""Every operator's route, knocked at by every role: who is let in is one table here."""
+"""Calls every operator route with every role. One table says which role each route needs."""
 
 import pytest
 
-from restante.commands.routes import admin_routes
 from restante.database.database import Database
 from restante.identity.callers import Role
 from restante.web.access import ROLE_NEEDED
-from tests.commands.operators import ADMIN, OVERLAP_SECONDS, Office, World, error_of, open_office
+from tests.commands.operator_fixture import ADMIN, MinerFleet, OperatorApi, error_of, operator_routes
 from tests.conftest import ManualClock
 
 NEEDED = {
@@ -15,33 +14,31 @@ NEEDED = {
     **dict.fromkeys(("GET /audit", "GET /audit/export", "GET /audit/verify"), Role.viewer),
     **dict.fromkeys(("POST /commands", "POST /commands/x/cancel"), Role.operator),
     **dict.fromkeys(("POST /commands/x/approve", "POST /commands/x/deny"), Role.approver),
+    "GET /approval-policy": Role.viewer,
+    "PUT /approval-policy": Role.admin,
     **dict.fromkeys(("POST /sites", "POST /zones", "POST /miners", "POST /devices"), Role.admin),
     **dict.fromkeys(("POST /devices/1/rotate", "POST /devices/1/revoke", "DELETE /devices/1"), Role.admin),
 }
 
 
-@pytest.fixture
-async def office(database: Database, clock: ManualClock) -> Office:
-    return await open_office(World(database, clock))
-
-
 @pytest.mark.parametrize("target", NEEDED)
-async def test_who_may_knock(office: Office, target: str) -> None:
+async def test_route_admits_exactly_the_roles_of_the_table(api: OperatorApi, target: str) -> None:
     method, _, path = target.partition(" ")
     for role in Role:
-        answer = await office.call(method, path, {}, role=role)
-        assert (answer.status_code == 403) == (role < NEEDED[target]), f"{role.name} {target}: {answer.text}"
-    stranger = await office.call(method, path, {}, key="rk_nobody")
-    assert error_of(stranger) == (401, "UNAUTHORIZED")
+        if target == "POST /commands/x/approve":
+            response = await api.as_user(role, method, path)
+        else:
+            response = await api.call(method, path, {}, role=role)
+        assert (response.status_code == 403) == (role < NEEDED[target]), f"{role.name} {target}: {response.text}"
+    unauthenticated = await api.call(method, path, {}, key="rk_nobody")
+    assert error_of(unauthenticated) == (401, "UNAUTHORIZED")
 
 
-def test_the_table_is_of_all_routes(database: Database, clock: ManualClock) -> None:
-    world = World(database, clock)
-    routes = admin_routes(database, world.trail, world.box, world.options, secret_overlap_seconds=OVERLAP_SECONDS)
-    there = {}
-    for route in routes:
+def test_table_covers_all_routes(database: Database, clock: ManualClock) -> None:
+    declared = {}
+    for route in operator_routes(MinerFleet(database, clock)):
         path = route.path.removeprefix(ADMIN).replace("{command_id}", "x")
         for name in ("{site_id}", "{device_id}"):
             path = path.replace(name, "1")
-        there[f"{route.method} {path}"] = ROLE_NEEDED[route.access]
-    assert there == NEEDED
+        declared[f"{route.method} {path}"] = ROLE_NEEDED[route.access]
+    assert declared == NEEDED

@@ -1,204 +1,202 @@
-"""Runs the cases of any protocol: through the application, and through the fast lane on a real socket.
+"""Runs the conformance cases of all protocols through the application, and through the fast lane on a real socket.
 
-Each way has a node of its own with the same world in it, so that at every step the two answers must be the same to the
-byte, but for the date and what is drawn at random. And so on every ground that a node can stand on: the embedded
-database, PostgreSQL, and PostgreSQL with Redis before its log.
+    case ─▶ node 1, application ─▶ response ─┐
+         ─▶ node 2, real socket ─▶ response ─┴─▶ equal byte by byte, except for the date and random values
 
-A ground is made as new for each file of cases, as each has its own settings; the cases of a file share their nodes, and
-each furnishes for itself what it is about.
+Both nodes are set up in the same way. The cases run on several backends: the embedded database, PostgreSQL, and
+PostgreSQL with Redis in front of its log. Each case file has its own settings, so the nodes are started again for each
+file. The cases of a file share the nodes, and each case sets up its own data.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import httpx
 
-from restante.server.settings import DECLARED
-from tests.conformance.cases import CaseFile
-from tests.conformance.grounds import Ground
+from restante.server.config.settings import DECLARATIONS
+from tests.conformance.backends import Backend
+from tests.conformance.cases import Case, CaseFile, Step
 from tests.conftest import ManualClock
-from tests.server.serving import PATIENCE_SECONDS, Served, WireAnswer
+from tests.server.live_server import TIMEOUT_SECONDS, LiveServer, RawResponse
+
+C = TypeVar("C", bound=Case)
+S = TypeVar("S", bound=Step)
 
 
-class Request(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Request:
     method: str
     target: str
     headers: list[tuple[str, str]]
     body: bytes = b""
 
 
-class Step(Protocol):
-    """One thing that happens in a case, most often a request."""
+class ProtocolFixture(ABC, Generic[C, S]):
+    """A running node and the data of the cases of one protocol."""
 
-    @property
-    def times(self) -> int: ...
-    def is_request(self) -> bool: ...
-    def is_hot(self) -> bool:
-        """Whether the fast lane must have answered it; else it must not have."""
+    default_settings: ClassVar[dict[str, Any]] = {}
 
-
-class Story(Protocol):
-    """A case: what happens in it, in order."""
-
-    @property
-    def step(self) -> Sequence[Any]: ...
-
-
-C = TypeVar("C", bound=Story)
-S = TypeVar("S", bound=Step)
-
-
-class World(ABC, Generic[C, S]):
-    """A served node and all that the cases of one protocol are about."""
-
-    def __init__(self, served: Served, clock: ManualClock) -> None:
-        self.served = served
-        self.node = served.node
+    def __init__(self, server: LiveServer, clock: ManualClock) -> None:
+        self.server = server
+        self.node = server.node
         self.clock = clock
+        # Values for `{name}` in the steps of the current case.
+        self.names: dict[str, Any] = {}
 
     @abstractmethod
-    def begin(self, case: C) -> None:
-        """Have everything as it is when the case begins."""
+    def set_up(self, case: C) -> None:
+        """Create the data of the case."""
 
-    def happen(self, step: S) -> None:
-        """Let that happen which is not a request."""
+    def perform(self, step: S) -> None:
+        """Perform a step that is not a request."""
         raise AssertionError("every step of these cases is a request")
 
     @abstractmethod
     def request(self, step: S) -> Request: ...
 
-    def meanwhile(self, step: S) -> None:
-        """Do what happens while the request waits for its answer: mostly nothing."""
+    def act_while_waiting(self, step: S) -> None:
+        """Act while the request waits for its response."""
         return
 
-    def look(self, step: S) -> Any:
-        """What must be known of before, to see what came of the request."""
+    def snapshot(self, step: S) -> Any:
+        """The state before the request that `check` compares with."""
         return
 
     @abstractmethod
-    def check(self, step: S, answer: WireAnswer, before: Any) -> None:
-        """The answer is as it was expected, and had the effects that were; what is to be kept of it is."""
+    def check(self, step: S, response: RawResponse, before: Any) -> None:
+        """Check the response and its effects, and save the values that later steps need."""
 
     @abstractmethod
-    def same_in_both(self, answer: WireAnswer) -> WireAnswer:
-        """The answer without its date, and with what was drawn at random named."""
+    def normalized(self, response: RawResponse) -> RawResponse:
+        """The response without its date, and with random values replaced."""
 
     @abstractmethod
-    def waiting_count(self) -> int: ...
+    def parked_count(self) -> int: ...
 
-    def end(self, case: C) -> None:
-        """Put right what would be in the way of other cases: mostly nothing is."""
+    def tear_down(self, case: C) -> None:
+        """Undo what would affect other cases."""
         return
 
     def write(self, work: Callable[..., Any], *args: Any) -> Any:
         return self.node.database.write_now(work, *args)
 
 
-Meanwhile = Callable[[], None]
-Way = Callable[[Request, Meanwhile], WireAnswer]
+Action = Callable[[], None]
+Client = Callable[[Request, Action], RawResponse]
 
 
-class ByApplication:
-    def __init__(self, served: Served) -> None:
-        self._loop = served.loop
-        self._transport = httpx.ASGITransport(served.node.application(with_lifespan=False))
+class ApplicationClient:
+    """Sends requests to the ASGI application of a node."""
 
-    def __call__(self, request: Request, meanwhile: Meanwhile) -> WireAnswer:
-        answer = asyncio.run_coroutine_threadsafe(self._ask(request), self._loop)
-        meanwhile()
-        return answer.result(PATIENCE_SECONDS)
+    def __init__(self, server: LiveServer) -> None:
+        self._loop = server.loop
+        self._transport = httpx.ASGITransport(server.node.application(with_lifespan=False))
 
-    async def _ask(self, request: Request) -> WireAnswer:
+    def __call__(self, request: Request, act_while_waiting: Action) -> RawResponse:
+        response = asyncio.run_coroutine_threadsafe(self._send(request), self._loop)
+        act_while_waiting()
+        return response.result(TIMEOUT_SECONDS)
+
+    async def _send(self, request: Request) -> RawResponse:
         headers = [(name.encode(), value.encode("latin-1")) for name, value in request.headers]
         url = f"http://restante.test{request.target}"
         sent = httpx.Request(request.method, url, headers=headers, content=request.body)
         response = await self._transport.handle_async_request(sent)
-        # An ASGI server sends no body in answer to HEAD, whatever the application gives it.
+        # An ASGI server sends no body in response to HEAD, even if the application has one.
         body = b"" if request.method == "HEAD" else await response.aread()
-        return WireAnswer(response.status_code, response.headers.raw, body)
+        return RawResponse(response.status_code, response.headers.raw, body)
 
 
-class BySocket:
-    def __init__(self, served: Served) -> None:
-        self._served = served
+class SocketClient:
+    """Sends requests to a node over a real socket."""
 
-    def __call__(self, request: Request, meanwhile: Meanwhile) -> WireAnswer:
+    def __init__(self, server: LiveServer) -> None:
+        self._served = server
+
+    def __call__(self, request: Request, act_while_waiting: Action) -> RawResponse:
         lines = [f"{request.method} {request.target} HTTP/1.1", "Host: restante.test"]
         lines += [f"{name}: {value}" for name, value in request.headers]
         if request.body or request.method == "POST":
             lines.append(f"Content-Length: {len(request.body)}")
         with self._served.connect() as wire:
             wire.send("\r\n".join([*lines, "", ""]).encode("latin-1") + request.body)
-            meanwhile()
-            return wire.answer(is_to_head=request.method == "HEAD")
+            act_while_waiting()
+            return wire.response(is_head=request.method == "HEAD")
 
 
-class Book(NamedTuple):
-    """The cases of a protocol, file by file, and the world they are about."""
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The case files of a protocol, and its fixture."""
 
-    world: Callable[[Served, ManualClock], World[Any, Any]]
-    files: Mapping[str, CaseFile]
+    fixture_type: type[ProtocolFixture[Any, Any]]
+    files: Mapping[str, CaseFile[Any]]
 
 
 class Runner:
-    """Keeps the nodes of one ground and file until another is wanted: cases come file by file."""
+    """Keeps the two nodes of one backend and case file until a case needs others: cases come file by file."""
 
     def __init__(self, new_folder: Callable[[], Path]) -> None:
         self._new_folder = new_folder
         self._opened: object = None
-        self.worlds: list[World[Any, Any]] = []
-        self._ways: list[Way] = []
+        self.fixtures: list[ProtocolFixture[Any, Any]] = []
+        self._clients: list[Client] = []
 
-    def run(self, ground: Ground, book: Book, file: str, case: Story) -> None:
-        if self._opened != (ground.name, book.world, file):
+    def run(self, backend: Backend, suite: Suite, file: str, case: Case) -> None:
+        if self._opened != (backend.name, suite.fixture_type, file):
             self.close()
-            self._open(ground, book, file)
-        for world in self.worlds:
-            world.begin(case)
+            self._open(backend, suite, file)
+        for fixture in self.fixtures:
+            fixture.names = {}
+            fixture.set_up(case)
         try:
-            for step in case.step:
+            for step in case.steps():
                 for _ in range(step.times):
-                    self._take(step)
+                    self._run_step(step)
         finally:
-            for world in self.worlds:
-                world.end(case)
-        for world in self.worlds:
-            assert world.served.call(world.waiting_count) == 0
+            for fixture in self.fixtures:
+                fixture.tear_down(case)
+        for fixture in self.fixtures:
+            assert fixture.server.call(fixture.parked_count) == 0
 
     def close(self) -> None:
         self._opened = None
-        while self.worlds:
-            self.worlds.pop().served.close()
+        while self.fixtures:
+            self.fixtures.pop().server.close()
 
-    def _open(self, ground: Ground, book: Book, file: str) -> None:
-        settings = {name: DECLARED[name].kind.read(value) for name, value in book.files[file].settings.items()}
+    def _open(self, backend: Backend, suite: Suite, file: str) -> None:
+        texts = suite.files[file].settings or suite.fixture_type.default_settings
+        settings = {name: DECLARATIONS[name].type.parse(value) for name, value in texts.items()}
         for side in range(2):
             clock = ManualClock()
             folder = self._new_folder()
-            lodging = ground.lodge(side, folder, clock)
-            served = Served(folder, clock=clock, is_still=True, engine=lodging.engine, **lodging.settings, **settings)
-            self.worlds.append(book.world(served, clock))
-        self._ways = [ByApplication(self.worlds[0].served), BySocket(self.worlds[1].served)]
-        self._opened = (ground.name, book.world, file)
+            empty = backend.prepare(side, folder, clock)
+            server = LiveServer(
+                folder, clock=clock, has_services=False, engine=empty.engine, **empty.settings, **settings
+            )
+            self.fixtures.append(suite.fixture_type(server, clock))
+        self._clients = [ApplicationClient(self.fixtures[0].server), SocketClient(self.fixtures[1].server)]
+        self._opened = (backend.name, suite.fixture_type, file)
 
-    def _take(self, step: Step) -> None:
+    def _run_step(self, step: Step) -> None:
         if not step.is_request():
-            for world in self.worlds:
-                world.happen(step)
+            for fixture in self.fixtures:
+                fixture.perform(step)
             return
-        lane = self.worlds[1].node.lane
-        hot_before = lane.hot_requests
-        answers = [self._asked(world, way, step) for world, way in zip(self.worlds, self._ways, strict=True)]
-        plain, fast = (world.same_in_both(each) for world, each in zip(self.worlds, answers, strict=True))
+        lane = self.fixtures[1].node.lane
+        before = lane.fast_requests
+        pairs = list(zip(self.fixtures, self._clients, strict=True))
+        responses = [self._send(fixture, client, step) for fixture, client in pairs]
+        plain, fast = (fixture.normalized(each) for fixture, each in zip(self.fixtures, responses, strict=True))
         assert fast == plain, f"{fast} is not {plain}"
-        assert answers[1].header(b"date") is not None
-        assert (lane.hot_requests > hot_before) == step.is_hot()
+        assert responses[1].header(b"date") is not None
+        assert (lane.fast_requests > before) == step.uses_fast_lane()
 
-    def _asked(self, world: World[Any, Any], way: Way, step: Step) -> WireAnswer:
-        before = world.look(step)
-        answer = way(world.request(step), lambda: world.meanwhile(step))
-        world.check(step, answer, before)
-        return answer
+    def _send(self, fixture: ProtocolFixture[Any, Any], client: Client, step: Step) -> RawResponse:
+        before = fixture.snapshot(step)
+        response = client(fixture.request(step), lambda: fixture.act_while_waiting(step))
+        fixture.check(step, response, before)
+        return response

@@ -1,35 +1,43 @@
-"""Every wire case of every protocol, through the application and through the fast lane, on every ground."""
+"""Every conformance case of every protocol, through the application and the fast lane, on every backend."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conformance import command_cases, event_cases, signals_cases, token_cases, update_cases
-from tests.conformance.cases import read_files
-from tests.conformance.command_answers import ELEVEN
-from tests.conformance.edge_site import EdgeSite
-from tests.conformance.event_bank import EventBank
-from tests.conformance.fleet import Fleet
-from tests.conformance.grounds import Ground
-from tests.conformance.runner import Book, Runner, Story
-from tests.conformance.signals_desk import SignalsDesk
-from tests.conformance.token_desk import TokenDesk
+from tests.conformance import (
+    commands_fixture,
+    events_fixture,
+    shared_signals_fixture,
+    token_fixture,
+    updates_fixture,
+)
+from tests.conformance.backends import Backend
+from tests.conformance.cases import Case, CaseFile, read_files
+from tests.conformance.commands_fixture import SIGNED_FIELDS
+from tests.conformance.runner import Runner, Suite
 
 FOLDER = Path(__file__).parent
-BOOKS = {
-    "updates": Book(Fleet, read_files(FOLDER / "updates", update_cases.CaseFile)),
-    "commands": Book(EdgeSite, read_files(FOLDER / "commands", command_cases.CaseFile)),
-    "token": Book(TokenDesk, read_files(FOLDER / "token", token_cases.CaseFile)),
-    "events": Book(EventBank, read_files(FOLDER / "events", event_cases.CaseFile)),
-    "signals": Book(SignalsDesk, read_files(FOLDER / "signals", signals_cases.CaseFile)),
+SUITES = {
+    "updates": Suite(
+        updates_fixture.UpdatesFixture, read_files(FOLDER / "updates", CaseFile[updates_fixture.UpdatesCase])
+    ),
+    "commands": Suite(
+        commands_fixture.CommandsFixture, read_files(FOLDER / "commands", CaseFile[commands_fixture.CommandsCase])
+    ),
+    "token": Suite(token_fixture.TokenFixture, read_files(FOLDER / "token", CaseFile[token_fixture.TokenCase])),
+    "events": Suite(events_fixture.EventsFixture, read_files(FOLDER / "events", CaseFile[events_fixture.EventsCase])),
+    "shared_signals": Suite(
+        shared_signals_fixture.SharedSignalsFixture,
+        read_files(FOLDER / "shared_signals", CaseFile[shared_signals_fixture.SharedSignalsCase]),
+    ),
 }
-# Redis only ever stands before the devices' log.
-RUNS = [(book, ground) for book in BOOKS for ground in ("sqlite", "postgres")] + [("updates", "redis")]
+# Redis is used only in front of the log of devices.
+RUNS = [(suite, backend) for suite in SUITES for backend in ("sqlite", "postgres")] + [("updates", "redis")]
 CASES = [
-    pytest.param(ground, BOOKS[book], file, case, id=f"{ground}: {book}/{file}: {case.name}")
-    for book, ground in RUNS
-    for file, cases in BOOKS[book].files.items()
+    pytest.param(backend, SUITES[suite], file, case, id=f"{backend}: {suite}/{file}: {case.name}")
+    for suite, backend in RUNS
+    for file, cases in SUITES[suite].files.items()
     for case in cases.case
 ]
 
@@ -41,21 +49,21 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     runner.close()
 
 
-@pytest.mark.parametrize(("ground_name", "book", "file", "case"), CASES)
-def test_case(runner: Runner, ground: Ground, book: Book, file: str, case: Story) -> None:
-    runner.run(ground, book, file, case)
+@pytest.mark.parametrize(("backend_name", "suite", "file", "case"), CASES)
+def test_case(runner: Runner, backend: Backend, suite: Suite, file: str, case: Case) -> None:
+    runner.run(backend, suite, file, case)
 
 
-@pytest.mark.parametrize("ground_name", ["redis"])
-def test_with_redis_a_poll_that_is_behind_is_answered_from_it(runner: Runner, ground: Ground) -> None:
-    """Else the cases would say of Redis only that it is not in the way."""
-    book = BOOKS["updates"]
-    behind = next(case for case in book.files["2_cursors"].case if case.name == "header, bare")
+@pytest.mark.parametrize("backend_name", ["redis"])
+def test_poll_behind_the_log_is_answered_from_redis(runner: Runner, backend: Backend) -> None:
+    """Proves that the cases with Redis read from it."""
+    suite = SUITES["updates"]
+    behind = next(case for case in suite.files["2_cursors"].case if case.name == "header, bare")
     runner.close()
-    runner.run(ground, book, "2_cursors", behind)
-    logs = [world.node.redis.log for world in runner.worlds]
-    assert [log is not None and log.totals.hits for log in logs] == [1, 1]
+    runner.run(backend, suite, "2_cursors", behind)
+    logs = [fixture.node.redis.log for fixture in runner.fixtures]
+    assert [log is not None and log.counters.hits for log in logs] == [1, 1]
 
 
-def test_the_signed_fields_are_the_specifications_eleven() -> None:
-    assert len(ELEVEN) == len(set(ELEVEN)) == 11
+def test_specification_signs_eleven_fields() -> None:
+    assert len(SIGNED_FIELDS) == len(set(SIGNED_FIELDS)) == 11

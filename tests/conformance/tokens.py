@@ -1,4 +1,4 @@
-"""Access tokens of every kind a server meets: good ones, and all that must not pass for one."""
+"""Access tokens of devices: valid ones, and all kinds that the server must refuse."""
 
 import base64
 import time
@@ -10,12 +10,12 @@ from joserfc.jwk import OctKey, OKPKey
 
 from restante.identity import api_keys
 from restante.identity.callers import Role
-from restante.identity.device_tokens import OnlyThese
+from restante.identity.jwt.jwts import AllowedAlgorithms
 from restante.server.app import Node
 
-_ANY_ALGORITHM = OnlyThese(["EdDSA", "HS256", "none"])
+_ANY_ALGORITHM = AllowedAlgorithms(["EdDSA", "HS256", "none"])
 
-# What differs from a good token: claims, where None takes the claim away.
+# The token claims that differ from a good token; None removes the claim.
 _CLAIMS: dict[str, dict[str, Any]] = {
     "good": {},
     "expired": {"exp": 1_000_000_000},
@@ -32,7 +32,7 @@ _CLAIMS: dict[str, dict[str, Any]] = {
 
 
 class Tokens:
-    """Makes tokens for one device of a node."""
+    """Creates tokens for one device of a node."""
 
     def __init__(self, node: Node, user_id: int, other_user_id: int, device_id: int) -> None:
         self._node = node
@@ -47,13 +47,13 @@ class Tokens:
             "jti": "a",
         }
 
-    def make(self, kind: str) -> str:
+    def create(self, kind: str) -> str:
         if kind in _CLAIMS:
             return self._signed(_CLAIMS[kind])
         match kind:
             case "garbage":
                 return "garbage"
-            case "with three parts of nothing":
+            case "with three empty parts":
                 return ".."
             case "too long":
                 return self._signed({"jti": "a" * 10_000})
@@ -75,10 +75,10 @@ class Tokens:
                 return self._signed({}, kid=None)
             case "an API key":
                 return self._node.database.write_now(api_keys.create, "a", Role.admin)[1]
-        raise ValueError(f"there is no such kind of token: {kind}")
+        raise ValueError(f"unknown kind of token: {kind}")
 
     def _header(self, algorithm: str) -> dict[str, Any]:
-        return {"alg": algorithm, "typ": "JWT", "kid": self._node.signing_keys.signing[0]}
+        return {"alg": algorithm, "typ": "at+jwt", "kid": self._node.identity.signing_keys.signing[0]}
 
     def _signed(self, changed: dict[str, Any], *, key: Any = None, kid: str | None = "ours") -> str:
         header = self._header("EdDSA")
@@ -88,16 +88,16 @@ class Tokens:
             header["kid"] = kid
         named = {name: self._names.get(value, value) for name, value in changed.items()}
         claims = {name: value for name, value in {**self._claims, **named}.items() if value is not None}
-        return _serialized(header, claims, key or self._node.signing_keys.signing[1])
+        return _serialized(header, claims, key or self._node.identity.signing_keys.signing[1])
 
     def _altered(self) -> str:
-        """A good token whose claims were exchanged for those of another device."""
+        """A good token whose claims were replaced by those of another device."""
         head, _, signature = self._signed({}).split(".")
         other = self._signed({"device_id": 999_999_999}).split(".")[1]
         return f"{head}.{other}.{signature}"
 
     def _signed_by_public_key(self) -> str:
-        public = self._node.signing_keys.signing[1].as_dict(private=False)["x"]
+        public = self._node.identity.signing_keys.signing[1].as_dict(private=False)["x"]
         return _serialized(self._header("HS256"), self._claims, OctKey.import_key(str(public)))
 
     def _signed_by_own_key(self) -> str:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from restante.core.cursor import (
     START,
-    Head,
+    LogHead,
     Position,
     check_cursor,
     parse_cursor,
@@ -21,20 +21,20 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "position"), GOOD)
-def test_a_cursor_is_read_and_written_the_same(text: str, position: Position) -> None:
+def test_cursor_is_parsed_and_written_the_same(text: str, position: Position) -> None:
     assert parse_cursor(text) == position
     assert str(position) == text
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_a_malformed_cursor_is_bad_input_that_names_the_field(text: str) -> None:
+def test_malformed_cursor_is_bad_input_that_names_the_field(text: str) -> None:
     with pytest.raises(BadInput) as refused:
         parse_cursor(text)
     assert refused.value.field == "cursor"
 
 
 @given(st.text())
-def test_no_text_does_worse_than_bad_input(text: str) -> None:
+def test_any_other_text_is_bad_input(text: str) -> None:
     for parse in (parse_cursor, parse_if_none_match):
         try:
             position = parse(text)
@@ -57,13 +57,13 @@ def test_if_none_match_of_any_other_form_is_refused(value: str) -> None:
     assert refused.value.field == "If-None-Match"
 
 
-HEAD = Head(newest=Position(50, 9), trimmed=Position(30, 4), earliest=Position(30, 5))
+HEAD = LogHead(newest=Position(50, 9), trimmed=Position(30, 4), earliest=Position(30, 5))
 
 
 @pytest.mark.parametrize(
     "cursor", [Position(30, 4), Position(30, 5), Position(40, 7), Position(50, 9), Position(31, 0)]
 )
-def test_a_cursor_that_misses_nothing_is_good(cursor: Position) -> None:
+def test_cursor_that_misses_no_signal_is_valid(cursor: Position) -> None:
     check_cursor(cursor, HEAD)
 
 
@@ -77,7 +77,7 @@ def test_a_cursor_that_misses_nothing_is_good(cursor: Position) -> None:
         (Position(51, 1), "cursor_unknown"),
     ],
 )
-def test_a_cursor_that_would_miss_something_is_told_how_to_recover(cursor: Position, reason: str) -> None:
+def test_cursor_that_would_miss_signals_is_expired(cursor: Position, reason: str) -> None:
     with pytest.raises(CursorExpired) as expired:
         check_cursor(cursor, HEAD)
     assert expired.value.params == {
@@ -88,19 +88,19 @@ def test_a_cursor_that_would_miss_something_is_told_how_to_recover(cursor: Posit
     }
 
 
-def test_the_beginning_is_good_while_nothing_is_trimmed() -> None:
-    check_cursor(START, Head())
-    check_cursor(START, Head(Position(5, 3), START, Position(4, 1)))
+def test_start_is_valid_while_nothing_is_trimmed() -> None:
+    check_cursor(START, LogHead())
+    check_cursor(START, LogHead(Position(5, 3), START, Position(4, 1)))
     with pytest.raises(CursorExpired):
-        check_cursor(Position(0, 1), Head())
+        check_cursor(Position(0, 1), LogHead())
 
 
 @pytest.mark.parametrize(("now_ms", "position"), [(49, (50, 10)), (50, (50, 10)), (51, (51, 10)), (-5, (50, 10))])
-def test_the_next_position_never_goes_back_with_the_clock(now_ms: int, position: tuple[int, int]) -> None:
+def test_next_position_never_goes_back_with_the_clock(now_ms: int, position: tuple[int, int]) -> None:
     assert HEAD.next_position(now_ms) == position
 
 
-def test_a_log_is_trimmed_only_once_it_holds_more_than_keep_and_slack() -> None:
+def test_log_is_trimmed_when_it_holds_more_than_keep_and_slack() -> None:
     assert HEAD.retained == 5
     assert trim_to(HEAD, keep=3, slack=2) is None
     assert trim_to(HEAD, keep=3, slack=1) == 6
@@ -108,9 +108,9 @@ def test_a_log_is_trimmed_only_once_it_holds_more_than_keep_and_slack() -> None:
 
 
 @given(st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda pair: Position(*pair)))
-def test_expiry_is_exactly_a_trimmed_signal_after_the_cursor_or_none_at_all(cursor: Position) -> None:
+def test_cursor_expires_exactly_if_a_signal_is_missing(cursor: Position) -> None:
     log = [Position(10 + 2 * (n // 2), n) for n in range(1, 10)]
-    head = Head(newest=log[-1], trimmed=log[3], earliest=log[4])
+    head = LogHead(newest=log[-1], trimmed=log[3], earliest=log[4])
     misses = any(cursor < trimmed for trimmed in log[:4]) or cursor > log[-1]
     try:
         check_cursor(cursor, head)

@@ -1,7 +1,7 @@
 import pytest
 
 from restante.core import errors
-from restante.core.errors import BadInput, ComeBackLater, Conflict, CursorExpired, NotAuthenticated, RestanteError
+from restante.core.errors import BadInput, Conflict, CursorExpired, NotAuthenticated, RestanteError, RetryLater
 
 STATUSES = {
     "BadInput": 400,
@@ -21,18 +21,18 @@ STATUSES = {
 
 
 @pytest.mark.parametrize(("name", "status"), STATUSES.items())
-def test_every_error_hints_at_its_status(name: str, status: int) -> None:
+def test_every_error_has_its_status(name: str, status: int) -> None:
     assert getattr(errors, name).status == status
 
 
-def test_the_tree_drawn_in_the_file_is_the_tree() -> None:
-    drawn = errors.__doc__ or ""
+def test_module_docstring_lists_every_error() -> None:
+    documented = errors.__doc__ or ""
     for name, kind in vars(errors).items():
-        if isinstance(kind, type) and issubclass(kind, RestanteError) and kind is not ComeBackLater:
-            assert name in drawn
+        if isinstance(kind, type) and issubclass(kind, RestanteError) and kind is not RetryLater:
+            assert name in documented
 
 
-def test_an_error_without_words_says_what_its_docstring_says() -> None:
+def test_default_message_is_the_docstring() -> None:
     assert Conflict().message == "The present state does not allow this."
     assert Conflict("no").message == "no"
 
@@ -42,7 +42,7 @@ def test_bad_input_names_the_field_and_what_was_expected() -> None:
     assert (error.field, error.message) == ("limit", "limit: expected a whole number")
 
 
-def test_an_expired_cursor_says_so_in_the_contracts_words() -> None:
+def test_expired_cursor_has_the_message_of_the_specification() -> None:
     assert CursorExpired("cursor_trimmed", "2-2", "1-1").message == "Cursor expired. Reset required."
 
 

@@ -6,12 +6,12 @@ import pytest
 from restante.core.tls_files import no_password, why_unusable
 
 
-def test_a_key_with_a_password_is_refused_and_not_asked_about() -> None:
+def test_key_with_a_password_is_refused_without_a_prompt() -> None:
     with pytest.raises(ValueError, match="protected by a password"):
         no_password()
 
 
-def test_each_error_is_said_in_words(tmp_path: Path) -> None:
+def test_every_error_has_a_readable_text(tmp_path: Path) -> None:
     context = ssl.create_default_context()
     absent, empty = tmp_path / "absent.pem", tmp_path / "empty.pem"
     empty.write_text("nothing")

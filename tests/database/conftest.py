@@ -1,19 +1,18 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from restante.database.database import Database
 from restante.database.engine import Engine
-from restante.database.postgres import PostgresEngine
+from restante.database.postgres.engine import PostgresEngine
 from restante.database.sqlite import SqliteEngine
 from tests.conftest import ManualClock
-from tests.database import notes
+from tests.database import notes_table
+from tests.defaults import new_postgres_engine
 
 
 @pytest.fixture
 def sqlite_engine(tmp_path: Path, clock: ManualClock) -> SqliteEngine:
-    """An engine whose database has the one table of these tests."""
+    """An engine whose database has the table of these tests."""
     engine = SqliteEngine(tmp_path / "notes.db", clock=clock)
     create_notes(engine)
     return engine
@@ -22,7 +21,7 @@ def sqlite_engine(tmp_path: Path, clock: ManualClock) -> SqliteEngine:
 @pytest.fixture
 def postgres_engine(empty_postgres_url: str, clock: ManualClock) -> PostgresEngine:
     """The same on PostgreSQL."""
-    engine = PostgresEngine(empty_postgres_url, writers=2, readers=2, clock=clock)
+    engine = new_postgres_engine(empty_postgres_url, writers=2, readers=2, clock=clock)
     create_notes(engine)
     return engine
 
@@ -33,16 +32,9 @@ def engine(engine_name: str, request: pytest.FixtureRequest) -> Engine:
     return engine
 
 
-@pytest.fixture
-def database(engine: Engine) -> Iterator[Database]:
-    database = Database(engine)
-    yield database
-    database.close()
-
-
 def create_notes(engine: Engine) -> None:
     conn = engine.connect(writable=True)
     conn.begin()
-    conn.run_script(notes.CREATE)
+    conn.run_script(notes_table.CREATE)
     conn.commit()
     conn.close()

@@ -3,13 +3,13 @@ import time
 from restante.database.clock import DatabaseClock
 
 
-def test_is_the_process_clock_until_it_is_told_otherwise() -> None:
+def test_clock_is_that_of_the_process_until_it_is_set() -> None:
     clock = DatabaseClock()
     before = time.time()
     assert before <= clock() <= time.time()
 
 
-def test_counts_on_from_the_database_time() -> None:
+def test_clock_continues_from_the_time_of_the_database() -> None:
     clock = DatabaseClock()
     before = time.monotonic()
     clock.set(1_000_000_000_000)

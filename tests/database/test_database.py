@@ -8,31 +8,31 @@ from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.engine import Engine, EngineConnection
 from restante.database.errors import DatabaseError, DatabaseUnavailable, UniqueViolation
-from restante.database.hot import Failed, HotOperation
-from tests.database.notes import Refused, add, add_and_announce, add_then_refuse, everything, refuse
-from tests.delivery.holding import hold_writers
+from restante.database.writer.batching import BatchOperation, Failed
+from tests.database.notes_table import Refused, add, add_then_refuse, add_with_event, everything, refuse
+from tests.delivery.busy_database import hold_writers
 
-SOON = 10.0
+TIMEOUT_SECONDS = 10.0
 
 
-async def test_what_was_written_is_read(database: Database) -> None:
+async def test_written_data_is_read_back(database: Database) -> None:
     assert await database.write(add, "a") == "a"
     assert await database.read(everything) == ["a"]
 
 
-async def test_arguments_by_name_are_passed_on(database: Database) -> None:
+async def test_keyword_arguments_are_passed_on(database: Database) -> None:
     await database.write(add, text="a")
     assert database.read_now(everything) == ["a"]
 
 
-async def test_many_writers_at_once_share_commits_and_each_gets_its_own_answer(database: Database) -> None:
+async def test_concurrent_writes_share_commits_and_get_their_own_results(database: Database) -> None:
     texts = [str(n) for n in range(200)]
     assert await asyncio.gather(*(database.write(add, text) for text in texts)) == texts
     assert database.writes == 200
     assert database.commits < 100
 
 
-async def test_errors_reach_the_caller_and_nobody_else(database: Database) -> None:
+async def test_error_reaches_only_its_caller(database: Database) -> None:
     outcomes = await asyncio.gather(
         database.write(add, "a"),
         database.write(add_then_refuse, "bad"),
@@ -44,14 +44,14 @@ async def test_errors_reach_the_caller_and_nobody_else(database: Database) -> No
     assert database.read_now(everything) == ["a", "b"]
 
 
-def test_without_a_loop_it_is_the_same(database: Database) -> None:
+def test_write_now_and_read_now_need_no_event_loop(database: Database) -> None:
     assert database.write_now(add, "a") == "a"
     with pytest.raises(UniqueViolation):
         database.write_now(add, "a")
     assert database.read_now(everything) == ["a"]
 
 
-def test_a_read_sees_one_moment(database: Database) -> None:
+def test_read_uses_one_snapshot(database: Database) -> None:
     def read_around_a_write(conn: Connection) -> tuple[list[str], list[str]]:
         before = everything(conn)
         database.write_now(add, "a")
@@ -61,7 +61,7 @@ def test_a_read_sees_one_moment(database: Database) -> None:
     assert database.read_now(everything) == ["a"]
 
 
-def test_a_read_cannot_write_and_leaves_its_connection_usable(database: Database) -> None:
+def test_failed_read_leaves_its_connection_usable(database: Database) -> None:
     for _ in range(2 * database.readers):
         with pytest.raises(DatabaseError):
             database.read_now(add, "a")
@@ -70,66 +70,66 @@ def test_a_read_cannot_write_and_leaves_its_connection_usable(database: Database
     assert database.read_now(everything) == []
 
 
-def test_reads_do_not_wait_for_a_write_that_is_under_way(database: Database) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+def test_reads_do_not_wait_for_a_running_write(database: Database) -> None:
+    is_running, may_continue = threading.Event(), threading.Event()
 
     def slow(conn: Connection) -> None:
         add(conn, "a")
-        begun.set()
-        assert go_on.wait(SOON)
+        is_running.set()
+        assert may_continue.wait(TIMEOUT_SECONDS)
 
     writing = database.submit(slow)
-    assert begun.wait(SOON)
+    assert is_running.wait(TIMEOUT_SECONDS)
     assert database.read_now(everything) == []
-    go_on.set()
-    writing.result(SOON)
+    may_continue.set()
+    writing.result(TIMEOUT_SECONDS)
     assert database.read_now(everything) == ["a"]
 
 
-def test_every_listener_hears_every_commit_even_if_one_fails(database: Database) -> None:
-    heard: list[list[object]] = []
+def test_every_listener_gets_every_commit_even_if_one_fails(database: Database) -> None:
+    published: list[list[object]] = []
 
-    def broken(_announced: list[object]) -> None:
-        raise RuntimeError("deaf")
+    def broken(_commit_events: list[object]) -> None:
+        raise RuntimeError("broken listener")
 
     database.on_commit(broken)
-    database.on_commit(heard.append)
-    database.write_now(add_and_announce, "a")
-    database.write_now(add_and_announce, "b")
-    assert heard == [["a"], ["b"]]
+    database.on_commit(published.append)
+    database.write_now(add_with_event, "a")
+    database.write_now(add_with_event, "b")
+    assert published == [["a"], ["b"]]
 
 
-async def test_a_write_whose_caller_went_away_is_done_all_the_same(database: Database) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+async def test_running_write_is_completed_when_its_caller_is_cancelled(database: Database) -> None:
+    is_running, may_continue = threading.Event(), threading.Event()
 
     def slow(conn: Connection) -> None:
-        begun.set()
-        assert go_on.wait(SOON)
+        is_running.set()
+        assert may_continue.wait(TIMEOUT_SECONDS)
         add(conn, "a")
 
     task = asyncio.ensure_future(database.write(slow))
-    await asyncio.to_thread(begun.wait, SOON)
+    await asyncio.to_thread(is_running.wait, TIMEOUT_SECONDS)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    go_on.set()
-    async with asyncio.timeout(SOON):
+    may_continue.set()
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while await database.read(everything) != ["a"]:
             await asyncio.sleep(0.01)
 
 
-async def test_a_write_whose_caller_went_away_before_its_turn_is_not_done(database: Database) -> None:
-    let_go = await asyncio.to_thread(hold_writers, database)
+async def test_queued_write_never_runs_when_its_caller_is_cancelled(database: Database) -> None:
+    release = await asyncio.to_thread(hold_writers, database)
     task = asyncio.ensure_future(database.write(add, "no"))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.to_thread(let_go)
+    await asyncio.to_thread(release)
     assert await database.read(everything) == []
 
 
-def test_close_finishes_what_was_accepted_and_refuses_what_comes_later(engine: Engine) -> None:
+def test_close_runs_accepted_writes_and_refuses_later_calls(engine: Engine) -> None:
     database = Database(engine)
     accepted = [database.submit(add, str(n)) for n in range(20)]
     database.close()
@@ -140,64 +140,64 @@ def test_close_finishes_what_was_accepted_and_refuses_what_comes_later(engine: E
         database.read_now(everything)
 
 
-def test_many_threads_may_read_at_once(database: Database) -> None:
+def test_many_threads_can_read_at_once(database: Database) -> None:
     database.write_now(add, "a")
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: database.read_now(everything), range(200)))
-    assert answers == [["a"]] * 200
+        results = list(pool.map(lambda _: database.read_now(everything), range(200)))
+    assert results == [["a"]] * 200
 
 
-def shout(conn: Connection, texts: list[str]) -> list[str | Failed]:
+def add_in_upper_case(conn: Connection, texts: list[str]) -> list[str | Failed]:
     return [Failed(Refused(text)) if text == "bad" else add(conn, text).upper() for text in texts]
 
 
-SHOUT: HotOperation[str, str] = HotOperation(shout)
+ADD_IN_UPPER_CASE: BatchOperation[str, str] = BatchOperation(add_in_upper_case)
 
 
-async def test_hot_calls_get_each_their_own_result_or_error(database: Database) -> None:
-    calls = (database.run_hot(SHOUT, text) for text in ("a", "bad", "b"))
+async def test_batched_calls_get_their_own_result_or_error(database: Database) -> None:
+    calls = (database.run_batched(ADD_IN_UPPER_CASE, text) for text in ("a", "bad", "b"))
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     assert outcomes[::2] == ["A", "B"]
     assert isinstance(outcomes[1], Refused)
     assert database.read_now(everything) == ["a", "b"]
 
 
-def test_hot_calls_without_a_loop_are_the_same(database: Database) -> None:
-    assert database.run_hot_now(SHOUT, "a") == "A"
+def test_run_batched_now_needs_no_event_loop(database: Database) -> None:
+    assert database.run_batched_now(ADD_IN_UPPER_CASE, "a") == "A"
     with pytest.raises(Refused):
-        database.run_hot_now(SHOUT, "bad")
+        database.run_batched_now(ADD_IN_UPPER_CASE, "bad")
 
 
-async def test_a_hot_call_whose_caller_went_away_before_its_turn_is_not_done(database: Database) -> None:
-    let_go = await asyncio.to_thread(hold_writers, database)
-    task = asyncio.ensure_future(database.run_hot(SHOUT, "no"))
+async def test_queued_batched_call_never_runs_when_its_caller_is_cancelled(database: Database) -> None:
+    release = await asyncio.to_thread(hold_writers, database)
+    task = asyncio.ensure_future(database.run_batched(ADD_IN_UPPER_CASE, "no"))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.to_thread(let_go)
-    assert await database.run_hot(SHOUT, "yes") == "YES"
+    await asyncio.to_thread(release)
+    assert await database.run_batched(ADD_IN_UPPER_CASE, "yes") == "YES"
     assert await database.read(everything) == ["yes"]
 
 
-def test_what_prepares_a_commit_runs_in_each_transaction_that_announces(database: Database) -> None:
-    heard: list[list[object]] = []
-    database.on_commit(heard.append)
+def test_before_commit_runs_in_each_transaction_with_commit_events(database: Database) -> None:
+    published: list[list[object]] = []
+    database.on_commit(published.append)
 
     def prepare(conn: EngineConnection) -> None:
-        announced = conn.announced[-1]
-        add(conn, f"told {announced}")
-        conn.announce("and more")
+        last_event = conn.commit_events[-1]
+        add(conn, f"prepared {last_event}")
+        conn.add_commit_event("and more")
 
     database.before_commit(prepare)
-    database.write_now(add, "quiet")
-    database.write_now(add_and_announce, "a")
-    assert database.read_now(everything) == ["quiet", "a", "told a"]
-    assert heard == [["a", "and more"]]
+    database.write_now(add, "without events")
+    database.write_now(add_with_event, "a")
+    assert database.read_now(everything) == ["without events", "a", "prepared a"]
+    assert published == [["a", "and more"]]
 
 
-def test_a_preparation_that_fails_costs_its_transaction(database: Database) -> None:
+def test_failing_preparation_fails_its_transaction(database: Database) -> None:
     database.before_commit(lambda conn: refuse(conn))
     with pytest.raises(Refused):
-        database.write_now(add_and_announce, "a")
+        database.write_now(add_with_event, "a")
     assert database.read_now(everything) == []

@@ -1,24 +1,19 @@
-"""What whoever opens transactions may rely on, whichever engine it is."""
+"""The guarantees of a connection to the code that opens transactions, on both engines."""
 
 import pytest
 
 from restante.database.engine import Engine
 from restante.database.errors import DatabaseError
 from restante.database.sqlite import SqliteEngine
-from tests.database.notes import ADD, everything
+from tests.database.notes_table import ADD, everything
 
 
-@pytest.fixture
-def any_engine(engine: Engine) -> Engine:
-    return engine
+def test_engine_has_its_name(engine: Engine, engine_name: str) -> None:
+    assert engine.name == engine_name
 
 
-def test_an_engine_has_a_name(any_engine: Engine, engine_name: str) -> None:
-    assert any_engine.name == engine_name
-
-
-def test_what_is_committed_is_seen_by_others_and_what_is_not_is_not(any_engine: Engine) -> None:
-    writing, reading = any_engine.connect(writable=True), any_engine.connect(writable=False)
+def test_other_connections_see_committed_changes_only(engine: Engine) -> None:
+    writing, reading = engine.connect(writable=True), engine.connect(writable=False)
     writing.begin()
     writing.run(ADD, text="a")
     assert everything(reading) == []
@@ -32,8 +27,8 @@ def test_what_is_committed_is_seen_by_others_and_what_is_not_is_not(any_engine: 
     reading.close()
 
 
-def test_a_reader_sees_one_moment(any_engine: Engine) -> None:
-    writing, reading = any_engine.connect(writable=True), any_engine.connect(writable=False)
+def test_reader_has_a_snapshot(engine: Engine) -> None:
+    writing, reading = engine.connect(writable=True), engine.connect(writable=False)
     reading.begin()
     assert everything(reading) == []
     writing.begin()
@@ -46,41 +41,41 @@ def test_a_reader_sees_one_moment(any_engine: Engine) -> None:
     reading.close()
 
 
-def test_rollback_where_nothing_is_open_does_nothing(any_engine: Engine) -> None:
-    conn = any_engine.connect(writable=True)
+def test_rollback_without_a_transaction_does_nothing(engine: Engine) -> None:
+    conn = engine.connect(writable=True)
     conn.rollback()
     conn.close()
 
 
-def test_foreign_commits_change_with_others_commits_only(sqlite_engine: SqliteEngine) -> None:
+def test_foreign_version_changes_with_commits_of_others_only(sqlite_engine: SqliteEngine) -> None:
     ours, theirs = sqlite_engine.connect(writable=True), sqlite_engine.connect(writable=True)
-    before = ours.foreign_commits()
+    before = ours.foreign_version()
     for conn, text in ((ours, "ours"), (theirs, "theirs")):
         conn.begin()
         conn.run(ADD, text=text)
         conn.commit()
-        assert (ours.foreign_commits() == before) == (conn is ours)
+        assert (ours.foreign_version() == before) == (conn is ours)
     ours.close()
     theirs.close()
 
 
-def test_changes_tell_whether_anything_was_changed_or_announced(any_engine: Engine) -> None:
-    conn = any_engine.connect(writable=True)
+def test_change_count_grows_with_changed_rows_and_commit_events(engine: Engine) -> None:
+    conn = engine.connect(writable=True)
     conn.begin()
-    readings = [conn.changes]
+    readings = [conn.change_count]
     everything(conn)
-    readings.append(conn.changes)
+    readings.append(conn.change_count)
     conn.run(ADD, text="a")
-    readings.append(conn.changes)
-    conn.announce("a")
-    readings.append(conn.changes)
+    readings.append(conn.change_count)
+    conn.add_commit_event("a")
+    readings.append(conn.change_count)
     assert readings[0] == readings[1] < readings[2] < readings[3]
     conn.rollback()
     conn.close()
 
 
-def test_a_script_is_part_of_the_transaction(any_engine: Engine) -> None:
-    conn = any_engine.connect(writable=True)
+def test_script_is_part_of_the_transaction(engine: Engine) -> None:
+    conn = engine.connect(writable=True)
     conn.begin()
     conn.run_script("INSERT INTO notes (text) VALUES ('a');\nINSERT INTO notes (text) VALUES ('b');\n")
     assert everything(conn) == ["a", "b"]

@@ -5,10 +5,10 @@ from restante.database.errors import AlreadyRunning, DatabaseError, DatabaseUnav
 
 
 @pytest.mark.parametrize("kind", [DatabaseUnavailable, UniqueViolation, AlreadyRunning])
-def test_every_failure_is_a_database_error(kind: type[Exception]) -> None:
+def test_every_error_is_a_database_error_and_documented(kind: type[Exception]) -> None:
     assert issubclass(kind, DatabaseError)
     assert kind.__name__ in (errors.__doc__ or "")
 
 
-def test_a_unique_violation_says_which() -> None:
+def test_unique_violation_names_its_constraint() -> None:
     assert UniqueViolation("users.email").constraint == "users.email"

@@ -1,4 +1,4 @@
-"""Devices to deliver to, and short ways to ask what was delivered."""
+"""Adds devices and signals, and reads what was delivered."""
 
 import json
 from typing import Any
@@ -7,9 +7,10 @@ from restante.core.cursor import START
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import Query
-from restante.delivery import log, outbox
-from restante.delivery.outbox import OutboxRow
-from restante.delivery.signals import Signal
+from restante.delivery.log import log
+from restante.delivery.log.signals import Signal
+from restante.delivery.outbox import outbox
+from restante.delivery.outbox.outbox import OutboxRow
 
 _ADD_USER = Query(
     "add_user",
@@ -35,15 +36,15 @@ def signal(about: Any = 0, type: str = "x", ts_ms: int = 1) -> Signal:
 
 
 def enqueue(database: Database, device_id: int, *abouts: Any) -> None:
-    """Enqueue one signal for each thing it is to be about."""
+    """Enqueue one signal for each value of `about`."""
     for about in abouts:
         database.write_now(outbox.enqueue, device_id, signal(about))
 
 
 def published(database: Database, device_id: int) -> list[Any]:
-    """What the device's signals are about, in the order of the log."""
-    reading = database.read_now(log.read, device_id, START, 1000)
-    return [json.loads(entry.json)["ref"]["about"] for entry in reading.entries]
+    """The `about` values of the device's signals, in the order of the log."""
+    log_slice = database.read_now(log.read, device_id, START, 1000)
+    return [json.loads(entry.json)["ref"]["about"] for entry in log_slice.entries]
 
 
 def row(database: Database, row_id: int) -> OutboxRow:

@@ -11,8 +11,8 @@ from restante.delivery import presence as presence_module
 from restante.delivery.presence import Presence
 
 LAST_SEEN = Query("last_seen", "SELECT id, last_seen_at FROM user_devices ORDER BY id")
-BREAK = Query("break", "ALTER TABLE user_devices RENAME TO gone")
-MEND = Query("mend", "ALTER TABLE gone RENAME TO user_devices")
+HIDE_TABLE = Query("break", "ALTER TABLE user_devices RENAME TO gone")
+RESTORE_TABLE = Query("mend", "ALTER TABLE gone RENAME TO user_devices")
 
 
 def last_seen(database: Database) -> dict[int, int | None]:
@@ -20,15 +20,15 @@ def last_seen(database: Database) -> dict[int, int | None]:
     return {row["id"]: row["last_seen_at"] for row in rows}
 
 
-async def test_what_was_seen_is_written_once(database: Database, device: int, neighbour: int) -> None:
+async def test_collected_times_are_written_once(database: Database, device: int, other_device: int) -> None:
     presence = Presence(database)
     presence.seen = {device: 1_800_000_000.25, 999: 5.0}
     assert await presence.run_once() == 2
-    assert last_seen(database) == {device: 1_800_000_000_250, neighbour: None}
+    assert last_seen(database) == {device: 1_800_000_000_250, other_device: None}
     assert await presence.run_once() == 0
 
 
-async def test_it_never_goes_back(database: Database, device: int) -> None:
+async def test_last_seen_time_never_moves_back(database: Database, device: int) -> None:
     presence = Presence(database)
     for at in (20.0, 10.0):
         presence.seen[device] = at
@@ -47,12 +47,12 @@ async def test_large_fleets_are_written_in_batches(
     assert database.writes - before == 3
 
 
-async def test_what_could_not_be_written_is_kept_and_newer_sightings_win(
-    database: Database, device: int, neighbour: int
+async def test_times_that_were_not_written_are_kept_and_newer_ones_win(
+    database: Database, device: int, other_device: int
 ) -> None:
     presence = Presence(database)
-    presence.seen = {device: 5.0, neighbour: 5.0}
-    database.write_now(lambda conn: conn.run(BREAK))
+    presence.seen = {device: 5.0, other_device: 5.0}
+    database.write_now(lambda conn: conn.run(HIDE_TABLE))
     begun, go_on = threading.Event(), threading.Event()
 
     def hold(_conn: Connection) -> None:
@@ -68,7 +68,7 @@ async def test_what_could_not_be_written_is_kept_and_newer_sightings_win(
     with pytest.raises(DatabaseError) as failed:
         await writing
     assert not isinstance(failed.value, DatabaseUnavailable)
-    assert presence.seen == {device: 6.0, neighbour: 5.0}
-    database.write_now(lambda conn: conn.run(MEND))
+    assert presence.seen == {device: 6.0, other_device: 5.0}
+    database.write_now(lambda conn: conn.run(RESTORE_TABLE))
     await presence.run_once()
-    assert last_seen(database) == {device: 6000, neighbour: 5000}
+    assert last_seen(database) == {device: 6000, other_device: 5000}

@@ -11,8 +11,8 @@ from restante.delivery.retention import Retention
 SOON = 10.0
 
 
-class Heap:
-    """So many rows to remove, ten at a time, and how often it was swept."""
+class SweptRows:
+    """A number of rows to remove, ten at a time; counts its sweeps."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -26,18 +26,18 @@ class Heap:
 
 
 @pytest.mark.parametrize(("rows", "sweeps"), [(0, 1), (9, 2), (10, 2), (25, 4)])
-async def test_each_kind_is_swept_to_the_end_a_transaction_at_a_time(
+async def test_each_kind_is_swept_until_empty_in_separate_transactions(
     database: Database, rows: int, sweeps: int
 ) -> None:
-    heaps = [Heap(rows), Heap(3)]
+    tables = [SweptRows(rows), SweptRows(3)]
     before = database.commits
-    assert await Retention(database, [heap.sweep for heap in heaps]).run_once() == rows + 3
-    assert [heap.rows for heap in heaps] == [0, 0]
-    assert heaps[0].sweeps == sweeps
+    assert await Retention(database, [table.sweep for table in tables]).run_once() == rows + 3
+    assert [table.rows for table in tables] == [0, 0]
+    assert tables[0].sweeps == sweeps
     assert database.commits - before == sweeps + 2
 
 
-async def test_a_sweep_that_failed_is_tried_again(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_sweep_is_retried(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention_module, "INTERVAL_SECONDS", 0.001)
     errors = [DatabaseUnavailable("locked"), DatabaseUnavailable("still")]
     loop, swept = asyncio.get_running_loop(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""Runs the receiver of `receiver_program` as a process of its own, and reads what it wrote down."""
+"""Runs `receiver_program` as a separate process, and reads its record of requests."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from typing import Any
 from tests.events.tls_files import TlsFiles
 
 PROGRAM = Path(__file__).with_name("receiver_program.py")
-PATIENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 class ReceiverProcess:
@@ -23,36 +23,41 @@ class ReceiverProcess:
     def url(self, path: str, host: str = "localhost") -> str:
         return f"https://{host}:{self.port}{path}"
 
-    def asked(self, path: str | None = None) -> list[dict[str, Any]]:
-        """Every request so far, or those to the path, in their order."""
+    def requests(self, path: str | None = None) -> list[dict[str, Any]]:
+        """Return all requests so far, or those to the path, in order."""
         entries = [entry for entry in self._entries() if "first" in entry]
         return [entry for entry in entries if path is None or entry["first"].split(" ")[1] == path]
 
-    def answered(self) -> dict[int, dict[str, Any]]:
-        """What moody answers were and when, by the number of the request."""
-        return {entry["answers"]: entry for entry in self._entries() if "answers" in entry}
+    def flaky_responses(self) -> dict[int, dict[str, Any]]:
+        """Return the responses of flaky paths, by the number of the request."""
+        return {entry["responds_to"]: entry for entry in self._entries() if "responds_to" in entry}
 
-    def calm_down(self) -> None:
-        """From now on every mood is good."""
-        self._record.with_name(f"{self._record.name}.calm").touch()
+    def stop_failing(self) -> None:
+        """Make flaky paths always succeed from now on."""
+        self._record.with_name(f"{self._record.name}.stable").touch()
 
     def _entries(self) -> list[dict[str, Any]]:
         text = self._record.read_text() if self._record.exists() else ""
-        # A line that is being written has no end yet.
+        # Skip a line that is still being written.
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def bodies(self, path: str) -> list[str]:
-        return [entry["body"] for entry in self.asked(path)]
+        return [entry["body"] for entry in self.requests(path)]
 
 
 @contextmanager
 def receiving(
-    tls: TlsFiles, record: Path, *, port: int = 0, certificate: Path | None = None, asks_who: bool = False
+    tls: TlsFiles,
+    record: Path,
+    *,
+    port: int = 0,
+    certificate: Path | None = None,
+    requests_client_certificate: bool = False,
 ) -> Iterator[ReceiverProcess]:
-    """A receiver that is ready, and surely gone after the block."""
-    shown = certificate or tls.receiver
-    authority = str(tls.authority) if asks_who else ""
-    command = [sys.executable, str(PROGRAM), str(port), str(shown), authority, str(record)]
+    """Start a receiver and wait until it is ready; kill it at the end of the block."""
+    server_certificate = certificate or tls.receiver
+    authority = str(tls.authority) if requests_client_certificate else ""
+    command = [sys.executable, str(PROGRAM), str(port), str(server_certificate), authority, str(record)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -61,13 +66,13 @@ def receiving(
         yield ReceiverProcess(int(line), record)
     finally:
         process.kill()
-        process.wait(PATIENCE_SECONDS)
+        process.wait(TIMEOUT_SECONDS)
         if process.stdout is not None:
             process.stdout.close()
 
 
-def until(is_so: Callable[[], bool], what: str = "it") -> None:
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < end, f"{what} never came to be so"
+def wait_until(condition: Callable[[], bool], description: str = "the condition") -> None:
+    end = time.monotonic() + TIMEOUT_SECONDS
+    while not condition():
+        assert time.monotonic() < end, f"{description} did not become true"
         time.sleep(0.01)

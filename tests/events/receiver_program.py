@@ -1,21 +1,22 @@
-"""A receiver of pushed events, as a program: TLS, a socket, and an answer for each path. Run by `receiver_process`.
+"""A receiver of pushed events as a program: a TLS server with one behaviour for each path. Run by `receiver_process`.
 
-    /answer/202            always that status; /answer/202,500,202 one after the other, the last for good
-    /redirect              302 to /answer/202
+    /status/202            always that status; /status/202,500,202: one after another, the last one forever
+    /media/TYPE            202 for a request with that content type, else 400 with an error body of RFC 8935
+    /redirect              302 to /status/202
     /error                 400 with an error body of RFC 8935
-    /silent                takes the request and never answers
-    /hang-up               closes after the request
-    /garbage               answers something that is not HTTP
-    /long-head             headers without an end
-    /long-body             202, and a body that is longer than anybody wants
-    /slow-body             202, and a body that never comes to its end
-    /close-after           202, and closes the connection without having said so
+    /silent                reads the request and never responds
+    /hang-up               closes the connection after the request
+    /garbage               responds with something that is not HTTP
+    /long-head             endless headers
+    /long-body             202 with a very long body
+    /slow-body             202 with a body that never ends
+    /close-after           202, then closes the connection without announcing it
     /early                 103 before the 202
-    /twice                 a second answer behind the first
-    /moody/NAME            after a moment mostly 202, now and then 400, 503, or nothing; always 202 once there is a file
-                           of the record's name and `.calm` behind it
+    /twice                 two responses
+    /flaky/NAME            after a short delay mostly 202, sometimes 400, 503 or no response; always 202 once the file
+                           `<record>.stable` exists
 
-Every request is written to the record as a line of JSON before it is answered, and of moody answers when and what.
+Every request is written to the record as a line of JSON before its response, and every response of a flaky path too.
 """
 
 import asyncio
@@ -37,10 +38,10 @@ def plain(status: int, body: bytes = b"", more: str = "") -> bytes:
 class Receiver:
     def __init__(self, record: Path) -> None:
         self._record = record
-        self._asked: Counter[str] = Counter()
+        self._request_counts: Counter[str] = Counter()
         self._connections = 0
         self._requests = 0
-        self._calm = record.with_name(f"{record.name}.calm")
+        self._stable_file = record.with_name(f"{record.name}.stable")
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
@@ -52,15 +53,15 @@ class Receiver:
                 body = await reader.readexactly(int(headers.get("content-length", "0")))
                 path = first.split(" ")[1]
                 certificate = writer.get_extra_info("peercert") or {}
-                self._write_down(connection, first, headers, body, certificate)
-                if not await self._answer(path, writer):
+                self._record_request(connection, first, headers, body, certificate)
+                if not await self._respond(path, headers, writer):
                     break
         except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
             pass
         finally:
             writer.close()
 
-    def _write_down(
+    def _record_request(
         self, connection: int, first: str, headers: dict[str, str], body: bytes, certificate: object
     ) -> None:
         self._requests += 1
@@ -72,16 +73,19 @@ class Receiver:
         with self._record.open("a") as record:
             record.write(json.dumps(entry) + "\n")
 
-    async def _answer(self, path: str, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection goes on."""
-        self._asked[path] += 1
+    async def _respond(self, path: str, headers: dict[str, str], writer: asyncio.StreamWriter) -> bool:
+        """Respond, and return whether the connection stays open."""
+        self._request_counts[path] += 1
         kind, _, statuses = path.lstrip("/").partition("/")
         match kind:
-            case "answer":
+            case "status":
                 listed = statuses.split(",")
-                writer.write(plain(int(listed[min(self._asked[path], len(listed)) - 1])))
+                writer.write(plain(int(listed[min(self._request_counts[path], len(listed)) - 1])))
+            case "media":
+                is_expected = headers.get("content-type") == statuses
+                writer.write(plain(202) if is_expected else plain(400, b'{"err":"invalid_request"}'))
             case "redirect":
-                writer.write(plain(302, more="location: /answer/202\r\n"))
+                writer.write(plain(302, more="location: /status/202\r\n"))
             case "error":
                 writer.write(plain(400, b'{"err":"invalid_issuer","description":"who are you?"}'))
             case "silent" | "slow-body":
@@ -100,18 +104,18 @@ class Receiver:
                 await self._endlessly(writer, b"HTTP/1.1 202 X\r\ncontent-length: 100000000\r\n\r\n", CHUNK)
             case "close-after":
                 writer.write(plain(202))
-            case "moody":
-                return await self._answer_moodily(path, writer)
+            case "flaky":
+                return await self._respond_flakily(path, writer)
         await writer.drain()
         return kind not in ("hang-up", "garbage", "close-after")
 
-    async def _answer_moodily(self, path: str, writer: asyncio.StreamWriter) -> bool:
-        # Nothing has come between its being written down and this.
-        n, chance = self._requests, random.Random(f"{path} {self._asked[path]}")
+    async def _respond_flakily(self, path: str, writer: asyncio.StreamWriter) -> bool:
+        # No other request was recorded since this one.
+        n, chance = self._requests, random.Random(f"{path} {self._request_counts[path]}")
         await asyncio.sleep(chance.uniform(0.0, 0.03))
-        status = 202 if self._calm.exists() else chance.choices([202, 400, 503, None], [80, 8, 8, 4])[0]
-        # Before it is sent: whoever has read the answer may do what comes next at once.
-        self._add({"answers": n, "status": status, "ended": time.monotonic()})
+        status = 202 if self._stable_file.exists() else chance.choices([202, 400, 503, None], [80, 8, 8, 4])[0]
+        # Recorded before it is sent, because the sender may act on the response at once.
+        self._add({"responds_to": n, "status": status, "ended": time.monotonic()})
         if status is not None:
             writer.write(plain(status))
             await writer.drain()

@@ -1,4 +1,4 @@
-"""Certificates made with openssl: an authority, receivers and a client of its own, and strangers to it."""
+"""Certificates made with openssl: an authority, certificates that it issued, and one of an unknown authority."""
 
 import subprocess
 from pathlib import Path
@@ -8,13 +8,13 @@ DAYS = "2"
 
 
 class TlsFiles(NamedTuple):
-    """Paths: certificates and keys lie in one file each, but the authority's key."""
+    """Paths. Each file holds a certificate and its key, except that of the authority."""
 
     authority: Path
     receiver: Path  # for localhost and 127.0.0.1
-    elsewhere: Path  # of the same authority, for another host
-    stranger: Path  # for localhost, of an authority that nobody knows
-    expired: Path  # for localhost, of the authority, over since long
+    elsewhere: Path  # for another host
+    stranger: Path  # for localhost, issued by an unknown authority
+    expired: Path  # for localhost, expired
     client: Path
 
 
@@ -32,8 +32,20 @@ def make_tls_files(folder: Path) -> TlsFiles:
 
 def _authority(folder: Path, name: str) -> Path:
     certificate = folder / f"{name}.pem"
-    made = ("req", "-x509", *_new_key(folder, name), "-out", str(certificate), "-days", DAYS, "-subj", f"/CN={name}")
-    _openssl(*made, "-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+    arguments = (
+        "req",
+        "-x509",
+        *_new_key(folder, name),
+        "-out",
+        str(certificate),
+        "-days",
+        DAYS,
+        "-subj",
+        f"/CN={name}",
+    )
+    _openssl(
+        *arguments, "-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign,cRLSign"
+    )
     return certificate
 
 
@@ -42,8 +54,8 @@ def _issued(folder: Path, authority: Path, name: str, alternatives: str, days: s
     _openssl("req", "-new", *_new_key(folder, name), "-out", str(request), "-subj", f"/CN={name}")
     extensions.write_text(f"subjectAltName={alternatives}\nextendedKeyUsage=serverAuth,clientAuth\n")
     by = ("-CA", str(authority), "-CAkey", str(authority.with_suffix(".key")), "-CAcreateserial")
-    made = ("x509", "-req", "-in", str(request), *by, "-out", str(certificate), "-days", days)
-    _openssl(*made, "-extfile", str(extensions))
+    arguments = ("x509", "-req", "-in", str(request), *by, "-out", str(certificate), "-days", days)
+    _openssl(*arguments, "-extfile", str(extensions))
     both = folder / f"{name}.both.pem"
     both.write_bytes(certificate.read_bytes() + (folder / f"{name}.key").read_bytes())
     return both

@@ -1,7 +1,7 @@
-"""A plain blocking client: one connection, kept open, made again when it broke.
+"""A plain blocking HTTP client: one connection, kept open and reconnected when it breaks.
 
-It tells apart what the checker must tell apart: a request that was never sent did not happen, one that was sent and
-not answered may have happened, and one that was answered did what the answer says.
+It separates three cases for the checkers: a request that was never sent had no effect; a request that was sent and got
+no response may have had its effect (`NoResponse`); a request with a response did what the response says.
 """
 
 import base64
@@ -12,19 +12,22 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.client import HTTPMessage
-from typing import Any, NamedTuple
+from typing import Any
 
-from tests.faults.server_process import PATIENCE_SECONDS, Prepared
+from restante.web.access import SESSION_COOKIE
+from tests.faults.server_process import TIMEOUT_SECONDS, PreparedData
 
 UPDATES = "/apiv1/devices/self/updates"
 
 
-class Unanswered(Exception):
-    """The request was sent and its answer never came: it may or may not have happened."""
+class NoResponse(Exception):
+    """The request was sent and no response came: it may or may not have had its effect."""
 
 
-class Reply(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Response:
     status: int
     headers: HTTPMessage
     body: Any
@@ -35,61 +38,76 @@ class Reply(NamedTuple):
         return self.body["data"] if self.body is not None else None
 
 
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """The session of a person, instead of a bearer token."""
+
+    session: str
+
+
 class Client:
-    def __init__(self, port: int, bearer: str) -> None:
+    def __init__(self, port: int, bearer: str | SignedIn) -> None:
         self._port = port
-        self._bearer = bearer
+        self._credentials = (
+            {"Cookie": f"{SESSION_COOKIE}={bearer.session}"}
+            if isinstance(bearer, SignedIn)
+            else {"Authorization": f"Bearer {bearer}"}
+        )
         self._connection: http.client.HTTPConnection | None = None
 
-    def ask(self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None) -> Reply:
-        self.begin(method, path, body, headers=headers)
-        return self.finish()
+    def request(
+        self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        self.send_request(method, path, body, headers=headers)
+        return self.receive_response()
 
-    def begin(self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None) -> None:
-        """Send a request whose answer `finish` waits for: so several clients can ask at once."""
+    def send_request(
+        self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Send a request; `receive_response` waits for its response. So several clients can send at the same time."""
         connection = self._connected()
-        sent = {"Authorization": f"Bearer {self._bearer}", **(headers or {})}
+        sent = {**self._credentials, **(headers or {})}
         payload = None
         if body is not None:
             payload = json.dumps(body).encode()
             sent["Content-Type"] = "application/json"
-        with self._unanswered_if_broken():
+        with self._no_response_if_broken():
             connection.request(method, path, payload, sent)
 
-    def finish(self) -> Reply:
+    def receive_response(self) -> Response:
         if self._connection is None:
-            raise Unanswered("nothing was sent")
-        with self._unanswered_if_broken():
-            answer = self._connection.getresponse()
-            raw = answer.read()
-        return Reply(answer.status, answer.headers, json.loads(raw) if raw else None)
+            raise NoResponse("no request was sent")
+        with self._no_response_if_broken():
+            received = self._connection.getresponse()
+            raw = received.read()
+        return Response(received.status, received.headers, json.loads(raw) if raw else None)
 
     @contextmanager
-    def _unanswered_if_broken(self) -> Iterator[None]:
+    def _no_response_if_broken(self) -> Iterator[None]:
         try:
             yield
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise Unanswered(repr(error)) from error
+            raise NoResponse(repr(error)) from error
 
-    def ask_until_answered(
+    def request_until_answered(
         self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None
-    ) -> Reply:
-        """For requests that may be repeated: again and again, whatever becomes of the server meanwhile."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+    ) -> Response:
+        """Repeat an idempotent request until a response comes, also while the server restarts."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             try:
-                return self.ask(method, path, body, headers=headers)
-            except Unanswered:
+                return self.request(method, path, body, headers=headers)
+            except NoResponse:
                 if time.monotonic() > deadline:
                     raise
 
-    def poll(self, cursor: str | None, wait: int = 0, limit: int = 20, *, fast: bool = True) -> Reply:
-        """Ask for updates: by the fast lane, or with a header that only the application's way understands."""
+    def poll(self, cursor: str | None, wait: int = 0, limit: int = 20, *, fast_lane: bool = True) -> Response:
+        """Poll for updates: through the fast lane, or with a header that the fast lane passes on to the application."""
         headers = {} if cursor is None else {"If-None-Match": cursor}
-        if not fast:
+        if not fast_lane:
             headers["X-Unusual"] = "1"
-        return self.ask("GET", f"{UPDATES}?limit={limit}&wait={wait}", headers=headers)
+        return self.request("GET", f"{UPDATES}?limit={limit}&wait={wait}", headers=headers)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -97,27 +115,33 @@ class Client:
             self._connection = None
 
     def _connected(self) -> http.client.HTTPConnection:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while self._connection is None:
-            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_SECONDS)
+            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT_SECONDS)
             try:
                 connection.connect()
             except OSError:
                 if time.monotonic() > deadline:
                     raise
+                self.port_refused()
                 time.sleep(0.02)
                 continue
             self._connection = connection
         return self._connection
 
+    def port_refused(self) -> None:
+        """Called when the server does not accept a connection: the place to choose another one."""
 
-class DeviceHandle(NamedTuple):
+
+@dataclass(frozen=True, slots=True)
+class DeviceHandle:
     id: int
     token: str
 
 
-def register(operator: Client, prepared: Prepared) -> DeviceHandle:
-    registered = operator.ask(
+def register(operator: Client, prepared: PreparedData) -> DeviceHandle:
+    """Register a new device of the prepared user."""
+    registered = operator.request(
         "POST",
         f"/apiv1/users/{prepared.user_id}/devices",
         {

@@ -1,4 +1,4 @@
-"""Real server processes for the fault tests: started on loopback, waited for, and ended by their own id."""
+"""Real server processes for tests: started on loopback, waited for, and ended by their process id."""
 
 import http.client
 import os
@@ -10,30 +10,31 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from restante.cli.opening import opened_in
+from restante.cli.database import open_embedded_database
 from restante.database.connection import Connection
-from restante.identity import api_keys, users
+from restante.identity import api_keys
 from restante.identity.callers import Role
+from restante.identity.people import users
 from restante.server.data_folder import DataFolder
 
 PROGRAM = str(Path(sys.executable).with_name("restante"))
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE_SECONDS = 30.0
-# Under the range the kernel takes clients' ports from: a client that knocks again and again at a closed port
-# of that range ends up connected to itself.
+TIMEOUT_SECONDS = 30.0
+# Below the kernel's range of ephemeral ports: a client that repeatedly connects to a closed port within that range
+# can end up connected to itself.
 PORTS = range(20_000, 32_000)
 
-# What is tested here is not the pacing of devices.
-UNPACED = ("--poll-rate-per-second", "100000", "--poll-burst", "1000000")
+# The poll rate limit of devices is not what these tests are about.
+NO_RATE_LIMIT = ("--poll-rate-per-second", "100000", "--poll-burst", "1000000")
 
 
 def environment() -> dict[str, str]:
-    """Without settings, and as servers are run: what was compiled once is not compiled at every start."""
-    left_out = "PYTHONDONTWRITEBYTECODE"
-    return {name: value for name, value in os.environ.items() if not name.startswith(("RESTANTE_", left_out))}
+    """This process's environment without settings of the server, and with bytecode caching as in production."""
+    excluded = ("RESTANTE_", "PYTHONDONTWRITEBYTECODE")
+    return {name: value for name, value in os.environ.items() if not name.startswith(excluded)}
 
 
 def free_port() -> int:
@@ -48,22 +49,22 @@ def free_port() -> int:
 
 
 class ServerProcess:
-    """A server on one data folder and one port, through as many lives as a test wants."""
+    """A server on one data folder and one port, which can be started and killed many times."""
 
     def __init__(self, data: Path, *flags: str, command: tuple[str, ...] = (PROGRAM,)) -> None:
         self.data = data
         self.port = free_port()
         self.command = command
         self.log_path = data.parent / f"{data.name}.log"
-        self._flags = flags
+        self.flags = flags
         self._process: subprocess.Popen[bytes] | None = None
-        # From when to when it was being killed, each time.
-        self.deaths: list[tuple[float, float]] = []
+        # The start and the end of each kill.
+        self.kills: list[tuple[float, float]] = []
 
     def start(self) -> None:
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self.command, "serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}", *self._flags],
+                [*self.command, "serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}", *self.flags],
                 stdout=log,
                 stderr=log,
                 cwd=REPOSITORY,
@@ -80,11 +81,11 @@ class ServerProcess:
         return self.process.pid
 
     def workers(self) -> list[int]:
-        """The processes it has started."""
+        """The ids of its child processes."""
         return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
 
-    def wait_until_ready(self, within_seconds: float = PATIENCE_SECONDS) -> None:
-        deadline = time.monotonic() + within_seconds
+    def wait_until_ready(self, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        deadline = time.monotonic() + timeout_seconds
         while time.monotonic() < deadline and self.process.poll() is None:
             if self._is_ready():
                 return
@@ -92,24 +93,31 @@ class ServerProcess:
         raise AssertionError(f"the server is not ready, exit code {self.process.poll()}: {self.log_text()[-2000:]}")
 
     def kill(self) -> None:
-        """SIGKILL: nothing is flushed, nothing is said."""
+        """Kill it with SIGKILL: it flushes and logs nothing."""
         before = time.monotonic()
         self.process.kill()
-        self.process.wait(PATIENCE_SECONDS)
-        self.deaths.append((before, time.monotonic()))
+        self.process.wait(TIMEOUT_SECONDS)
+        self.kills.append((before, time.monotonic()))
 
-    def tell(self, number: signal.Signals) -> None:
+    def restart(self, *more_flags: str) -> None:
+        """Kill it, start it with these flags added, and wait until it is ready."""
+        self.kill()
+        self.flags = (*self.flags, *more_flags)
+        self.start()
+        self.wait_until_ready()
+
+    def send_signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def wait_for_exit(self, within_seconds: float = PATIENCE_SECONDS) -> int:
-        return self.process.wait(within_seconds)
+    def wait_for_exit(self, timeout_seconds: float = TIMEOUT_SECONDS) -> int:
+        return self.process.wait(timeout_seconds)
 
     def end(self) -> None:
-        """Whatever it is doing, it is over after this, as are those it has started: `faketime` outlives nobody."""
+        """Kill the server and its child processes in any state. A wrapper such as `faketime` has a child."""
         if self._process is not None and self._process.poll() is None:
-            started = self.workers()
+            children = self.workers()
             self.kill()
-            for pid in started:
+            for pid in children:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
@@ -117,7 +125,7 @@ class ServerProcess:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def metric(self, name: str) -> float:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_SECONDS)
         try:
             connection.request("GET", "/metrics")
             text = connection.getresponse().read().decode()
@@ -125,10 +133,10 @@ class ServerProcess:
             connection.close()
         return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"{name} "))
 
-    def wait_for_metric(self, name: str, least: float) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while self.metric(name) < least:
-            assert time.monotonic() < deadline, f"{name} does not reach {least}"
+    def wait_for_metric(self, name: str, at_least: float) -> None:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while self.metric(name) < at_least:
+            assert time.monotonic() < deadline, f"{name} does not reach {at_least}"
             time.sleep(0.02)
 
     def _is_ready(self) -> bool:
@@ -143,8 +151,8 @@ class ServerProcess:
 
 
 @contextmanager
-def running(data: Path, *flags: str, command: tuple[str, ...] = (PROGRAM,)) -> Iterator[ServerProcess]:
-    """A server that is ready, and surely gone after the block."""
+def running_server(data: Path, *flags: str, command: tuple[str, ...] = (PROGRAM,)) -> Iterator[ServerProcess]:
+    """A ready server, which is killed at the end of the block."""
     server = ServerProcess(data, *flags, command=command)
     try:
         server.start()
@@ -154,40 +162,42 @@ def running(data: Path, *flags: str, command: tuple[str, ...] = (PROGRAM,)) -> I
         server.end()
 
 
-class Finished(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CommandResult:
     code: int
     output: str
-    complaint: str
+    error: str
 
 
-def run_command(data: Path, *args: str, stdin: str = "", within_seconds: float = PATIENCE_SECONDS) -> Finished:
-    """A command of the installed program, as a process of its own."""
+def run_command(data: Path, *args: str, stdin: str = "", timeout_seconds: float = TIMEOUT_SECONDS) -> CommandResult:
+    """Run a command of the installed program in its own process."""
     done = subprocess.run(
         [PROGRAM, *args, "--data", str(data)],
         input=stdin,
         capture_output=True,
         text=True,
         env=environment(),
-        timeout=within_seconds,
+        timeout=timeout_seconds,
     )
-    return Finished(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
-class Prepared(NamedTuple):
-    """A data folder with a user and a program that may do everything."""
+@dataclass(frozen=True, slots=True)
+class PreparedData:
+    """A data folder with an admin user and an admin API key."""
 
     data: Path
     user_id: int
     key: str
 
 
-def prepare(data: Path) -> Prepared:
-    with opened_in(DataFolder(data)) as database:
-        user_id, key = database.write_now(_add_user_and_key)
-    return Prepared(data, user_id, key)
+def prepare_data(data: Path) -> PreparedData:
+    with open_embedded_database(DataFolder(data)) as database:
+        user_id, key = database.write_now(add_user_and_key)
+    return PreparedData(data, user_id, key)
 
 
-def _add_user_and_key(conn: Connection) -> tuple[int, str]:
+def add_user_and_key(conn: Connection) -> tuple[int, str]:
     user_id = users.add(conn, "owner@example.com", "no hash", Role.admin)
     _key_id, key = api_keys.create(conn, "faults", Role.admin)
     return user_id, key

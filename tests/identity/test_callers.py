@@ -1,5 +1,5 @@
 from restante.identity.callers import Role
 
 
-def test_each_role_may_do_what_those_before_it_may() -> None:
+def test_roles_are_ordered_by_their_rights() -> None:
     assert Role.viewer < Role.operator < Role.approver < Role.admin

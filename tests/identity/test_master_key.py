@@ -10,7 +10,7 @@ from restante.identity.master_key import MasterKey, MasterKeyError, MasterKeySou
 KEY = bytes(range(32))
 
 
-def test_what_was_sealed_is_opened() -> None:
+def test_sealed_value_is_opened() -> None:
     master = MasterKey(KEY)
     sealed = master.seal(b"plain", "a purpose")
     assert b"plain" not in sealed
@@ -24,14 +24,14 @@ def test_sealing_twice_gives_different_bytes() -> None:
 
 
 @pytest.mark.parametrize("flipped", [1, 12, 13, -1])
-def test_an_altered_byte_is_noticed(flipped: int) -> None:
+def test_altered_value_is_refused(flipped: int) -> None:
     sealed = bytearray(MasterKey(KEY).seal(b"plain", "x"))
     sealed[flipped] ^= 1
     with pytest.raises(MasterKeyError, match="altered"):
         MasterKey(KEY).open(bytes(sealed), "x")
 
 
-def test_another_purpose_another_key_or_another_version_opens_nothing() -> None:
+def test_other_purpose_key_or_version_is_refused() -> None:
     sealed = MasterKey(KEY).seal(b"plain", "x")
     with pytest.raises(MasterKeyError):
         MasterKey(KEY).open(sealed, "y")
@@ -44,7 +44,7 @@ def test_another_purpose_another_key_or_another_version_opens_nothing() -> None:
             MasterKey(KEY).open(short, "x")
 
 
-def test_the_file_is_made_when_asked_and_found_again(tmp_path: Path) -> None:
+def test_file_is_created_on_request_and_found_again(tmp_path: Path) -> None:
     source = MasterKeySource(tmp_path / "new" / "master.key", None)
     assert source.find() is None
     assert list(tmp_path.iterdir()) == []
@@ -56,7 +56,7 @@ def test_the_file_is_made_when_asked_and_found_again(tmp_path: Path) -> None:
     assert found.open(sealed, "x") == source.make().open(sealed, "x") == b"plain"
 
 
-def test_processes_that_start_at_once_agree_on_one_key(tmp_path: Path) -> None:
+def test_concurrent_creation_yields_one_key(tmp_path: Path) -> None:
     source = MasterKeySource(tmp_path / "master.key", None)
     with ThreadPoolExecutor(8) as pool:
         keys = list(pool.map(lambda _: source.make(), range(32)))
@@ -65,13 +65,13 @@ def test_processes_that_start_at_once_agree_on_one_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o620])
-def test_a_file_that_others_reach_is_refused(tmp_path: Path, mode: int) -> None:
+def test_file_that_others_can_reach_is_refused(tmp_path: Path, mode: int) -> None:
     source = MasterKeySource(tmp_path / "master.key", None)
     source.make()
     source.path.chmod(mode)
     with pytest.raises(MasterKeyError) as refused:
         source.find()
-    assert str(source.path) in refused.value.what
+    assert str(source.path) in refused.value.problem
     assert refused.value.remedy.startswith(f"chmod 600 {source.path}")
 
 
@@ -85,7 +85,7 @@ def test_a_file_that_others_reach_is_refused(tmp_path: Path, mode: int) -> None:
         base64.urlsafe_b64encode(b"\xff" * 32).decode(),
     ],
 )
-def test_the_environment_wins_over_the_file(tmp_path: Path, text: str) -> None:
+def test_environment_takes_precedence_over_the_file(tmp_path: Path, text: str) -> None:
     source = MasterKeySource(tmp_path / "master.key", text)
     source.make()
     key = b"\xff" * 32 if "_" in text else KEY
@@ -95,7 +95,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "secret-but-wrong", "ab" * 31, "zz" * 32, base64.b64encode(bytes(33)).decode()])
-def test_a_key_that_is_none_is_refused_without_being_repeated(tmp_path: Path, text: str) -> None:
+def test_invalid_key_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
     source = MasterKeySource(tmp_path / "master.key", text)
     with pytest.raises(MasterKeyError) as refused:
         source.find()
@@ -103,7 +103,7 @@ def test_a_key_that_is_none_is_refused_without_being_repeated(tmp_path: Path, te
     assert not text or text not in f"{refused.value} {source!r} {source}"
 
 
-def test_a_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
+def test_damaged_file_is_refused_and_named(tmp_path: Path) -> None:
     source = MasterKeySource(tmp_path / "master.key", None)
     source.path.write_text("not a key")
     source.path.chmod(0o600)
@@ -111,13 +111,13 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
         source.find()
 
 
-def test_an_error_says_what_is_wrong_and_what_to_do_in_one_line() -> None:
+def test_error_text_is_problem_and_remedy_in_one_line() -> None:
     assert str(MasterKeyError("it is lost", "look for it")) == "it is lost: look for it"
     assert str(MasterKeyError("it is lost")) == "it is lost"
 
 
-def test_a_derived_key_depends_on_the_key_and_on_the_purpose() -> None:
+def test_derived_key_depends_on_key_and_purpose() -> None:
     key, other = MasterKey(bytes(32)), MasterKey(bytes([1] * 32))
-    assert key.derived("audit") == MasterKey(bytes(32)).derived("audit")
-    assert len({bytes(32), key.derived("audit"), key.derived("else"), other.derived("audit")}) == 4
-    assert len(key.derived("audit")) == 32
+    assert key.derive_key("audit") == MasterKey(bytes(32)).derive_key("audit")
+    assert len({bytes(32), key.derive_key("audit"), key.derive_key("else"), other.derive_key("audit")}) == 4
+    assert len(key.derive_key("audit")) == 32

@@ -5,11 +5,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from restante.database.database import Database
 from restante.database.queries import Query
-from restante.identity import revisions, signing_keys
+from restante.identity import revocation_counter, signing_keys
 from restante.identity.master_key import MasterKey, MasterKeyError, MasterKeySource
 from restante.identity.signing_keys import NOTICE_SECONDS, SigningKeys
 from tests.conftest import ManualClock
-from tests.identity.population import add_user
+from tests.identity.people_and_devices import add_user
 
 MASTER = MasterKey(bytes(32))
 
@@ -20,26 +20,26 @@ async def loaded(database: Database) -> SigningKeys:
     return keys
 
 
-async def test_the_first_key_is_made_once(database: Database) -> None:
+async def test_first_key_is_made_once(database: Database) -> None:
     first, second = await loaded(database), await loaded(database)
     assert first.signing[0] == second.signing[0]
-    assert len(database.read_now(signing_keys.verifying)) == 1
+    assert len(database.read_now(signing_keys.list_verifying)) == 1
 
 
-async def test_two_that_start_at_once_agree(database: Database) -> None:
+async def test_second_first_key_is_not_stored(database: Database) -> None:
     database.write_now(signing_keys.store_first, signing_keys.make(MASTER))
     database.write_now(signing_keys.store_first, signing_keys.make(MASTER))
-    assert len(database.read_now(signing_keys.verifying)) == 1
+    assert len(database.read_now(signing_keys.list_verifying)) == 1
 
 
-async def test_after_rotation_the_new_key_signs_and_the_old_verifies_for_a_while(
+async def test_after_rotation_new_key_signs_and_old_key_verifies_for_a_while(
     database: Database, clock: ManualClock
 ) -> None:
     old, _ = (await loaded(database)).signing
     new = signing_keys.make(MASTER)
-    before = database.read_now(revisions.current)
+    before = database.read_now(revocation_counter.current)
     database.write_now(signing_keys.rotate, new, 3600)
-    assert database.read_now(revisions.current) == before + 1
+    assert database.read_now(revocation_counter.current) == before + 1
     keys = await loaded(database)
     assert keys.signing[0] == new.kid
     now = clock.now_ms / 1000
@@ -50,25 +50,25 @@ async def test_after_rotation_the_new_key_signs_and_the_old_verifies_for_a_while
     assert (await loaded(database)).find(old, now) is None
 
 
-async def test_rotation_at_once_ends_the_old_keys(database: Database, clock: ManualClock) -> None:
+async def test_rotation_without_grace_ends_the_old_keys(database: Database, clock: ManualClock) -> None:
     old, _ = (await loaded(database)).signing
     database.write_now(signing_keys.rotate, signing_keys.make(MASTER), 3600)
     database.write_now(signing_keys.rotate, signing_keys.make(MASTER), 0)
     keys = await loaded(database)
     assert keys.find(old, clock.now_ms / 1000) is None
-    assert len(database.read_now(signing_keys.verifying)) == 1
+    assert len(database.read_now(signing_keys.list_verifying)) == 1
 
 
-async def test_an_ended_key_is_deleted_and_the_signing_one_is_not(database: Database, clock: ManualClock) -> None:
+async def test_ended_key_is_deleted_and_signing_key_stays(database: Database, clock: ManualClock) -> None:
     await loaded(database)
     database.write_now(signing_keys.rotate, signing_keys.make(MASTER), 3600)
-    assert database.write_now(signing_keys.forget_expired) == 0
+    assert database.write_now(signing_keys.delete_expired) == 0
     clock.advance(10 * 86400)
-    assert database.write_now(signing_keys.forget_expired) == 1
-    assert len(database.read_now(signing_keys.verifying)) == 1
+    assert database.write_now(signing_keys.delete_expired) == 1
+    assert len(database.read_now(signing_keys.list_verifying)) == 1
 
 
-async def test_the_private_key_is_sealed(database: Database, tmp_path: Path) -> None:
+async def test_private_key_is_stored_sealed(database: Database, tmp_path: Path) -> None:
     _, key = (await loaded(database)).signing
     assert key.private_key is not None
     secret = key.private_key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
@@ -77,7 +77,7 @@ async def test_the_private_key_is_sealed(database: Database, tmp_path: Path) -> 
     assert b"PRIVATE KEY" not in kept
 
 
-async def test_another_master_key_is_told(database: Database) -> None:
+async def test_other_master_key_is_refused(database: Database) -> None:
     await loaded(database)
     with pytest.raises(MasterKeyError, match="another master key"):
         await SigningKeys(database, MasterKey(b"x" * 32)).load()
@@ -92,46 +92,46 @@ def write(database: Database, statement: str) -> None:
     database.write_now(lambda conn: conn.run(Query("test", statement)))
 
 
-def test_a_new_database_has_a_key_made(database: Database, source: MasterKeySource) -> None:
-    assert database.read_now(signing_keys.matching_key, source) is None
+def test_unlock_makes_a_key_for_a_new_database(database: Database, source: MasterKeySource) -> None:
+    assert database.read_now(signing_keys.matching_master_key, source) is None
     assert not source.path.exists()
     master = signing_keys.unlock(database, source)
     assert source.path.exists()
-    assert signing_keys.unlock(database, source).derived("x") == master.derived("x")
+    assert signing_keys.unlock(database, source).derive_key("x") == master.derive_key("x")
 
 
-def test_the_right_key_unlocks(database: Database, source: MasterKeySource) -> None:
+def test_right_key_unlocks(database: Database, source: MasterKeySource) -> None:
     master = signing_keys.unlock(database, source)
     database.write_now(signing_keys.store_first, signing_keys.make(master))
     database.write_now(signing_keys.rotate, signing_keys.make(master), 3600)
-    assert signing_keys.unlock(database, source).derived("x") == master.derived("x")
+    assert signing_keys.unlock(database, source).derive_key("x") == master.derive_key("x")
     given = MasterKeySource(source.path, source.path.read_text())
-    assert signing_keys.unlock(database, given).derived("x") == master.derived("x")
+    assert signing_keys.unlock(database, given).derive_key("x") == master.derive_key("x")
 
 
-def test_a_lost_key_is_not_replaced(database: Database, source: MasterKeySource) -> None:
+def test_lost_key_is_not_replaced(database: Database, source: MasterKeySource) -> None:
     database.write_now(signing_keys.store_first, signing_keys.make(MASTER))
     with pytest.raises(MasterKeyError) as refused:
         signing_keys.unlock(database, source)
-    assert str(source.path) in refused.value.what
+    assert str(source.path) in refused.value.problem
     assert "put it back" in refused.value.remedy
     assert not source.path.exists()
 
 
-def test_a_foreign_key_is_refused_by_name(database: Database, source: MasterKeySource) -> None:
+def test_foreign_key_is_refused_and_named(database: Database, source: MasterKeySource) -> None:
     database.write_now(signing_keys.store_first, signing_keys.make(MASTER))
     source.make()
     with pytest.raises(MasterKeyError, match="another master key") as refused:
         signing_keys.unlock(database, source)
-    assert str(source.path) in refused.value.what
+    assert str(source.path) in refused.value.problem
     with pytest.raises(MasterKeyError, match="RESTANTE_MASTER_KEY") as refused:
         signing_keys.unlock(database, MasterKeySource(source.path, "ab" * 32))
-    assert str(source.path) not in refused.value.what
+    assert str(source.path) not in refused.value.problem
     assert "abab" not in str(refused.value)
     signing_keys.unlock(database, MasterKeySource(source.path, bytes(32).hex()))
 
 
-def test_the_newest_signing_key_decides(database: Database, source: MasterKeySource) -> None:
+def test_newest_signing_key_decides(database: Database, source: MasterKeySource) -> None:
     database.write_now(signing_keys.store_first, signing_keys.make(MasterKey(b"x" * 32)))
     database.write_now(signing_keys.rotate, signing_keys.make(MASTER), 0)
     signing_keys.unlock(database, MasterKeySource(source.path, bytes(32).hex()))
@@ -162,15 +162,25 @@ SEALED = {
         "sealed_authorization",
         "(client, profile, url, sealed_authorization) VALUES (1, 'open-banking', 'https://a.example', x'01')",
     ),
+    "automation_rules": (
+        "sealed_params",
+        "(name, site_id, trigger_type, action_type, action_parameters, sealed_params, created_by, created_at,"
+        " updated_at) VALUES ('a', 1, 'offline', 'POOL_SET', '{}', x'01', 'a', 1, 1)",
+    ),
+    "miner_commands": (
+        "sealed_params",
+        "(command_id, site_id, zone_id, command_type, params, sealed_params, rank, status, expires_at, created_at,"
+        " created_by, max_retries, retry_backoff_sec)"
+        " VALUES ('c', 1, 1, 'POOL_SET', '{}', x'01', 1, 'cancelled', 1, 1, 'a', 1, 1)",
+    ),
 }
 
 
 @pytest.mark.parametrize("table", SEALED)
-def test_nothing_sealed_may_be_there_for_a_key_to_be_made(
-    database: Database, source: MasterKeySource, table: str
-) -> None:
+def test_no_key_is_made_when_anything_is_sealed(database: Database, source: MasterKeySource, table: str) -> None:
     add_user(database)
     write(database, "INSERT INTO edge_sites (name, created_at) VALUES ('a', 1)")
+    write(database, "INSERT INTO edge_zones (site_id, name, is_default, created_at) VALUES (1, 'a', 1, 1)")
     write(
         database,
         "INSERT INTO event_clients (client_id, name, token_endpoint_auth_method, scope, set_signing_alg, created_at)"
@@ -182,7 +192,7 @@ def test_nothing_sealed_may_be_there_for_a_key_to_be_made(
     assert not source.path.exists()
 
 
-def test_every_sealed_column_is_looked_at(database: Database) -> None:
+def test_every_sealed_column_is_checked(database: Database) -> None:
     columns = Query(
         "columns",
         "SELECT tables.name AS tbl, columns.name AS col FROM sqlite_master AS tables"

@@ -1,21 +1,21 @@
-"""What outbox rows, logs and clients come to, in plain Python: what the real ones are compared with."""
+"""A model of outbox rows, logs and clients in plain Python, which the real ones are compared with."""
 
 from dataclasses import dataclass, field
 
-from restante.core.cursor import START, Head, Position
+from restante.core.cursor import START, LogHead, Position
 
-# A log that is trimmed often.
+# Small values, so that the log is trimmed often.
 KEEP, SLACK = 3, 2
 
 
 @dataclass
 class Row:
-    """What the model knows of an outbox row."""
+    """The model of an outbox row."""
 
     id: int
     device: int
     about: int | None
-    """None for a payload that is no signal."""
+    """The number of the change that the signal announces; None for a payload that is no signal."""
     status: str = "PENDING"
     attempts: int = 0
     next_attempt_at: int | None = None
@@ -28,7 +28,7 @@ class Row:
 
 @dataclass
 class Log:
-    """What the model knows of a device's log: everything ever published, and how much of it is gone."""
+    """The model of a device's log: everything ever published, and how many entries are trimmed."""
 
     published: list[tuple[Position, int]] = field(default_factory=list)
     trimmed: int = 0
@@ -42,11 +42,11 @@ class Log:
         return self.published[self.trimmed :]
 
     @property
-    def head(self) -> Head:
+    def head(self) -> LogHead:
         if not self.published:
-            return Head()
+            return LogHead()
         trimmed = self.published[self.trimmed - 1][0] if self.trimmed else START
-        return Head(self.newest, trimmed, self.retained[0][0])
+        return LogHead(self.newest, trimmed, self.retained[0][0])
 
     def append(self, abouts: list[int], now_ms: int) -> None:
         for about in abouts:
@@ -55,9 +55,9 @@ class Log:
         if len(self.retained) > KEEP + SLACK:
             self.trimmed = len(self.published) - KEEP
 
-    def misses_something(self, cursor: Position) -> bool:
-        gone = self.published[: self.trimmed]
-        return cursor > self.newest or any(position > cursor for position, _ in gone)
+    def is_expired(self, cursor: Position) -> bool:
+        trimmed = self.published[: self.trimmed]
+        return cursor > self.newest or any(position > cursor for position, _ in trimmed)
 
 
 @dataclass

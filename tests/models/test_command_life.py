@@ -1,8 +1,9 @@
-"""The life of commands against a plain model: leases, retries, expiry, dedupe, approval, limits, several collectors.
+"""Commands against a plain model: leases, retries, expiry, dedupe keys, approval, rate limits, several collectors, and
+several miners, each with at most one leased command.
 
-The machine does to a real database what operators, collectors and time do, in any order; the model does the same to
-plain objects by the rules of the contract, written down once more. They must never differ, and at most one collector
-holds a command in any attempt.
+The state machine performs the actions of operators, collectors and time on a real database, in any order. The model
+applies the same actions to plain objects, by a second implementation of the contract. Both must always agree, and each
+attempt of a command has at most one lease owner.
 """
 
 from collections.abc import Callable
@@ -14,25 +15,28 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from restante.commands import approval, audit, cancelling, claims
-from restante.commands.ack_body import ExtendBody
-from restante.commands.acks import Said, Taken, acknowledge_all
-from restante.commands.approval import ApprovalRules
-from restante.commands.audit_verify import LiveVerification
-from restante.commands.claims import Claim, Claimed, ClaimOptions, claim_all
-from restante.commands.extending import Extended, extend
-from restante.commands.leases import settle
-from restante.commands.parts import CommandsOptions
-from restante.commands.rate_windows import RateLimit, RateRules
-from restante.commands.wire import error_code
+from restante.commands.acks.ack_schema import ExtendBody
+from restante.commands.acks.acks import AckRequest, AckResult, accept_acks
+from restante.commands.audit import audit_trail
+from restante.commands.audit.audit_verify import LiveVerification
+from restante.commands.dispatch import claims
+from restante.commands.dispatch.claims import ClaimRequest, ClaimResult, claim_all
+from restante.commands.dispatch.extend_lease import LeaseExtension, extend_lease
+from restante.commands.dispatch.rate_limits import RateLimit, RateRules
+from restante.commands.dispatch.settlement import apply_settlement
+from restante.commands.errors import error_code
+from restante.commands.lifecycle import approval, cancellation
+from restante.commands.lifecycle.approval import ApprovalRules
 from restante.core.errors import RestanteError
 from restante.database.database import Database
-from restante.database.hot import HotOperation
-from tests.commands.field import Field, Hired, read
-from tests.commands.hints import misled
+from restante.database.writer.batching import BatchOperation
+from tests import defaults
+from tests.commands.default_options import commands_options
+from tests.commands.edge_fixture import Collector, CommandsHarness, ack_of
+from tests.commands.hint_checks import commands_hidden_by_hints, miners_with_two_leases
 from tests.conftest import ManualClock
 from tests.databases import FreshDatabases
-from tests.models.machines import Machine, try_machine
+from tests.models.machines import DatabaseMachine, run_machine
 
 T = TypeVar("T")
 
@@ -47,8 +51,9 @@ LEASED = ("dispatched", "running")
 OPEN = ("pending_approval", *ACTIVE)
 
 
-# Type, priority, time to live, dedupe key.
-wishes = st.tuples(
+# Miner, type, priority, time to live, dedupe key. The last miner stands for a command for many.
+creations = st.tuples(
+    st.integers(0, 3),
     st.sampled_from(["MINER_RESTART", "MINER_RESTART", "HASHING_ENABLE", NEEDS_APPROVAL]),
     st.integers(0, 3),
     st.sampled_from([45, 200, 1000, 1000]),
@@ -57,10 +62,11 @@ wishes = st.tuples(
 
 
 @dataclass
-class Modelled:
+class ModelCommand:
     """A command as the contract describes it."""
 
     id: str
+    miner: int | None
     type: str
     key: str | None
     rank: int
@@ -74,45 +80,51 @@ class Modelled:
     nonce: str = ""
     retries: int = 0
     last_ack: tuple[int, str, str] | None = None
-    holders: dict[int, int] = field(default_factory=dict)
+    owners: dict[int, int] = field(default_factory=dict)
+    # Result code and message: of the last failed attempt, and the final ones after a duplicate.
+    failure: tuple[str | None, str | None] | None = None
+    result: tuple[str | None, str | None] | None = None
 
 
-class Given:
-    """What a collector was handed once; it may acknowledge it whenever it likes."""
+class Dispatch:
+    """A command as one collector received it. The collector may acknowledge it at any later time."""
 
-    def __init__(self, command: Modelled, holder: Hired) -> None:
-        self.command, self.holder = command, holder
+    def __init__(self, command: ModelCommand, owner: Collector) -> None:
+        self.command, self.owner = command, owner
         self.attempt, self.nonce = command.attempt, command.nonce
 
 
-class CommandLife(Machine):
+class CommandLife(DatabaseMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
         self.database = Database(self.fresh.new(self.clock))
-        options = CommandsOptions(
+        options = commands_options(
             rates=RateRules({}, RateLimit(LIMIT, WINDOW_MS // 1000)),
             max_retries=RETRIES,
             priority_ageing_seconds=AGEING_SECONDS,
             approval=ApprovalRules(frozenset([NEEDS_APPROVAL])),
         )
-        self.field = Field(self.database, options)
-        trail, claiming, acking = self.field.trail, ClaimOptions(60, options.rates), self.field.ack_options()
-        # As the server does it: with whoever else comes at the same moment, by whichever writer is free.
-        self.claims = HotOperation[Claim, Claimed](lambda conn, asked: claim_all(conn, trail, claiming, asked))
-        self.acks = HotOperation[Said, Taken | RestanteError](
-            lambda conn, said: acknowledge_all(conn, trail, acking, said)
+        self.harness = CommandsHarness(self.database, options)
+        trail, ack_options = self.harness.trail, self.harness.ack_options()
+        claim_options = defaults.claim_options(lease_seconds=LEASE_MS // 1000, rates=options.rates)
+        # Batched like in the server: concurrent requests share a transaction of any writer.
+        self.claims = BatchOperation[ClaimRequest, ClaimResult](
+            lambda conn, requests: claim_all(conn, trail, claim_options, requests)
         )
-        self.site = self.field.add_site()
-        self.miner = self.field.add_miner(self.site)
-        self.collectors = [self.field.hire(self.site) for _ in range(3)]
-        self.commands: dict[str, Modelled] = {}
-        self.handed_out: list[tuple[int, str]] = []
-        # The newest first, because that is what most acknowledgements are for.
-        self.given: list[Given] = []
+        self.acks = BatchOperation[AckRequest, AckResult | RestanteError](
+            lambda conn, requests: accept_acks(conn, trail, ack_options, requests)
+        )
+        self.site = self.harness.add_site()
+        self.miners: list[int | None] = [*(self.harness.add_miner(self.site) for _ in range(3)), None]
+        self.collectors = [self.harness.add_collector(self.site) for _ in range(3)]
+        self.commands: dict[str, ModelCommand] = {}
+        self.dispatch_log: list[tuple[int, str]] = []
+        # Newest first: most ACKs refer to a recent dispatch.
+        self.dispatches: list[Dispatch] = []
 
     def teardown(self) -> None:
-        verification = LiveVerification(self.field.trail.mac)
+        verification = LiveVerification(self.harness.trail.mac)
         while self.database.read_now(verification.step):
             pass
         self.database.close()
@@ -126,172 +138,188 @@ class CommandLife(Machine):
     def time_passes(self, seconds: int) -> None:
         self.clock.advance(seconds)
 
-    @rule(wishes=st.lists(wishes, min_size=1, max_size=5))
-    def create(self, wishes: list[tuple[str, int, int, str | None]]) -> None:
-        for wish in wishes:
-            self._create(*wish)
+    @rule(creations=st.lists(creations, min_size=1, max_size=5))
+    def create(self, creations: list[tuple[int, str, int, int, str | None]]) -> None:
+        for fields in creations:
+            self._create(*fields)
 
-    def _create(self, kind: str, priority: int, ttl: int, key: str | None) -> None:
-        state = "pending_approval" if kind == NEEDS_APPROVAL else "pending"
-        self._settle()
+    def _create(self, number: int, command_type: str, priority: int, ttl: int, key: str | None) -> None:
+        state = "pending_approval" if command_type == NEEDS_APPROVAL else "pending"
+        self._settle_both()
         expected = None
-        if self._left(kind) == 0:
+        if self._left(command_type) == 0:
             expected = "RATE_LIMITED"
-        elif key is not None and self._stands_in_the_way(key, state):
+        elif key is not None and self._is_key_taken(key, state):
             expected = "DUPLICATE_ACTIVE"
-        wish = {"priority": priority, "ttl_sec": ttl, "dedupe_key": key}
-        made, code = _tried(lambda: self.field.send(self.site, self.miner, kind, **wish))
+        miner = self.miners[number]
+        fields: dict[str, Any] = {"priority": priority, "ttl_sec": ttl, "dedupe_key": key, "all_miners": miner is None}
+        created, code = _attempt(lambda: self.harness.add_command(self.site, miner, command_type, **fields))
         assert code == expected
-        if made is None:
+        if created is None:
             return
         rank = self.now - priority * AGEING_SECONDS * 1000
-        self.commands[made.command_id] = Modelled(
-            made.command_id, kind, key, rank, len(self.commands), self.now + ttl * 1000, state
+        self.commands[created.command_id] = ModelCommand(
+            created.command_id, miner, command_type, key, rank, len(self.commands), self.now + ttl * 1000, state
         )
 
     @precondition(lambda self: self.commands)
-    @rule(data=st.data(), does_approve=st.booleans())
-    def decide(self, data: st.DataObject, does_approve: bool) -> None:
+    @rule(data=st.data(), is_approval=st.booleans())
+    def approve_or_deny(self, data: st.DataObject, is_approval: bool) -> None:
         command = data.draw(st.sampled_from(list(self.commands.values())))
-        self._settle()
-        can = command.state == "pending_approval"
-        decide: Any = approval.approve if does_approve else approval.deny
-        is_free = not does_approve or command.key is None or not self._stands_in_the_way(command.key, "pending")
-        trail = self.field.trail
-        _, code = _tried(lambda: self.database.write_now(decide, trail, command.id, "somebody else"))
-        assert (code is None) == (can and is_free), code
+        self._settle_both()
+        is_allowed = command.state == "pending_approval"
+        decide: Any = approval.approve if is_approval else approval.deny
+        is_free = not is_approval or command.key is None or not self._is_key_taken(command.key, "pending")
+        trail = self.harness.trail
+        _, code = _attempt(lambda: self.database.write_now(decide, trail, command.id, "approver"))
+        assert (code is None) == (is_allowed and is_free), code
         if code is None:
-            command.state = "pending" if does_approve else "cancelled"
+            command.state = "pending" if is_approval else "cancelled"
 
     @precondition(lambda self: self.commands)
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         command = data.draw(st.sampled_from(list(self.commands.values())))
-        self._settle()
-        can = command.state in OPEN
-        trail = self.field.trail
-        _, code = _tried(lambda: self.database.write_now(cancelling.cancel, trail, command.id, "somebody"))
-        assert (code is None) == can, code
-        if can:
+        self._settle_both()
+        is_allowed = command.state in OPEN
+        trail = self.harness.trail
+        _, code = _attempt(lambda: self.database.write_now(cancellation.cancel, trail, command.id, "operator"))
+        assert (code is None) == is_allowed, code
+        if is_allowed:
             command.state = "cancelled"
 
-    @rule(collector=st.integers(0, 2), limit=st.integers(1, 4))
-    def claim(self, collector: int, limit: int) -> None:
-        hired = self.collectors[collector]
-        claimed = self._claimed(collector, limit)
+    @rule(number=st.integers(0, 2), limit=st.integers(1, 4))
+    def claim(self, number: int, limit: int) -> None:
+        collector = self.collectors[number]
+        claimed = self._claimed(number, limit)
         self._settle_model()
         expected = self._due(limit)
         assert [row.command_id for row in claimed.commands] == [command.id for command in expected]
         for row, command in zip(claimed.commands, expected, strict=True):
-            self._hand_out(command, hired.caller.device_id, row.nonce)
+            self._apply_dispatch(command, collector.caller.device_id, row.nonce)
             assert row.attempt == command.attempt
-        waiting = [command for command in self._ready() if self._left(command.type) == 0]
-        assert claimed.held_back == len(waiting)
-        self.given[:0] = [Given(command, hired) for command in expected]
+        # A command that follows another one of its miner may be counted or not: some were held before the limit was
+        # reached. The first one of each free miner is counted.
+        rate_limited = [command for command in self._ready() if self._left(command.type) == 0]
+        first = {(command.miner or command.id, command.type): command for command in rate_limited}
+        counted = [command for command in first.values() if not self._is_miner_busy(command)]
+        assert len(counted) <= claimed.rate_limited_count <= len(rate_limited)
+        self.dispatches[:0] = [Dispatch(command, collector) for command in expected]
 
-    @rule(asked=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), min_size=2, max_size=4))
-    def claim_at_once(self, asked: list[tuple[int, int]]) -> None:
-        """Whoever comes first is handed what is due first; among them, all that one would have been handed."""
-        with ThreadPoolExecutor(len(asked)) as threads:
-            answers = list(threads.map(lambda each: self._claimed(*each), asked))
+    @rule(claims=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), min_size=2, max_size=4))
+    def claim_at_once(self, claims: list[tuple[int, int]]) -> None:
+        """Concurrent claims together get the commands that one claim would get, each of them in queue order."""
+        with ThreadPoolExecutor(len(claims)) as threads:
+            results = list(threads.map(lambda each: self._claimed(*each), claims))
         self._settle_model()
-        due = {command.id: command for command in self._due(sum(limit for _, limit in asked))}
+        due = {command.id: command for command in self._due(sum(limit for _, limit in claims))}
         order = list(due)
-        handed = [row.command_id for claimed in answers for row in claimed.commands]
-        assert sorted(handed) == sorted(order)
-        for (collector, limit), claimed in zip(asked, answers, strict=True):
+        claimed_ids = [row.command_id for claimed in results for row in claimed.commands]
+        assert sorted(claimed_ids) == sorted(order)
+        for (number, limit), claimed in zip(claims, results, strict=True):
             ids = [row.command_id for row in claimed.commands]
             assert len(ids) <= limit
             assert ids == sorted(ids, key=order.index)
             for row in claimed.commands:
-                hired = self.collectors[collector]
-                self._hand_out(due[row.command_id], hired.caller.device_id, row.nonce)
+                collector = self.collectors[number]
+                self._apply_dispatch(due[row.command_id], collector.caller.device_id, row.nonce)
                 assert row.attempt == due[row.command_id].attempt
-                self.given.insert(0, Given(due[row.command_id], hired))
+                self.dispatches.insert(0, Dispatch(due[row.command_id], collector))
 
-    def _claimed(self, collector: int, limit: int) -> Claimed:
-        return self.database.run_hot_now(self.claims, Claim(self.collectors[collector].caller, None, limit))
+    def _claimed(self, number: int, limit: int) -> ClaimResult:
+        return self.database.run_batched_now(self.claims, ClaimRequest(self.collectors[number].caller, None, limit))
 
-    @precondition(lambda self: self.given)
+    @precondition(lambda self: self.dispatches)
     @rule(
         which=st.integers(0, 4),
-        status=st.sampled_from(["succeeded", "failed", "failed", "deferred", "rejected", "running"]),
+        status=st.sampled_from(["succeeded", "failed", "failed", "deferred", "rejected", "running", "duplicate"]),
         message=st.sampled_from(["", "x"]),
         proof=st.sampled_from(["nonce", "attempt", "none"]),
         by=st.sampled_from([None, None, None, 0, 1]),
     )
     def acknowledge(self, which: int, status: str, message: str, proof: str, by: int | None) -> None:
-        given = self.given[which % len(self.given)]
-        self._acknowledge(given, given.holder if by is None else self.collectors[by], status, message, proof)
+        dispatch = self.dispatches[which % len(self.dispatches)]
+        self._acknowledge(dispatch, dispatch.owner if by is None else self.collectors[by], status, message, proof)
 
-    @precondition(lambda self: self.given)
+    @precondition(lambda self: self.dispatches)
     @rule(
         which=st.integers(0, 4),
         status=st.sampled_from(["succeeded", "failed"]),
         proof=st.sampled_from(["nonce", "attempt", "none"]),
-        does_fail_first=st.booleans(),
+        is_acknowledged_first=st.booleans(),
     )
-    def come_late(self, which: int, status: str, proof: str, does_fail_first: bool) -> None:
-        """The collector sleeps through its lease, or fails, is handed the command again, and speaks of before."""
-        given = self.given[which % len(self.given)]
-        if does_fail_first:
-            self._acknowledge(given, given.holder, status, "", proof)
-        self.clock.advance((LEASE_MS + BACKOFF_MS * 2**given.command.retries) / 1000)
-        self.claim(self.collectors.index(given.holder), 4)
-        self._acknowledge(given, given.holder, status, "", proof)
+    def acknowledge_late(self, which: int, status: str, proof: str, is_acknowledged_first: bool) -> None:
+        """The collector loses its lease, or fails; then claims the command again and sends an ACK of the earlier
+        attempt."""
+        dispatch = self.dispatches[which % len(self.dispatches)]
+        if is_acknowledged_first:
+            self._acknowledge(dispatch, dispatch.owner, status, "", proof)
+        self.clock.advance((LEASE_MS + BACKOFF_MS * 2**dispatch.command.retries) / 1000)
+        self.claim(self.collectors.index(dispatch.owner), 4)
+        self._acknowledge(dispatch, dispatch.owner, status, "", proof)
 
-    def _acknowledge(self, given: Given, hired: Hired, status: str, message: str, proof: str) -> None:
-        said: dict[str, Any] = {"message": message}
+    def _acknowledge(self, dispatch: Dispatch, collector: Collector, status: str, message: str, proof: str) -> None:
+        fields: dict[str, Any] = {"message": message}
+        is_duplicate = status == "duplicate"
+        if is_duplicate:
+            status, message = "rejected", "DUPLICATE_IGNORED"
+            fields = {"message": message, "result_code": 2}
         if proof != "none":
-            said[proof] = given.nonce if proof == "nonce" else given.attempt
-        result = self.database.run_hot_now(self.acks, Said(hired.caller, given.command.id, read(status, **said)))
-        self._settle_touched(given.command)
-        command = given.command
-        code = self._refusal(command, hired, given, proof, (command.attempt, status, message))
+            fields[proof] = dispatch.nonce if proof == "nonce" else dispatch.attempt
+        result = self.database.run_batched_now(
+            self.acks,
+            AckRequest(collector.caller, dispatch.command.id, ack_of("skipped" if is_duplicate else status, **fields)),
+        )
+        self._settle_model_if_due(dispatch.command)
+        command = dispatch.command
+        code = self._refusal(command, collector, dispatch, proof, (command.attempt, status, message))
         if code is not None:
             assert isinstance(result, RestanteError), result
             assert error_code(result) == code
             return
-        assert isinstance(result, Taken), result
+        assert isinstance(result, AckResult), result
         is_replay = command.last_ack == (command.attempt, status, message)
-        assert result.answer.replayed == is_replay
+        assert result.response.replayed == is_replay
         if not is_replay:
-            self._apply(command, status)
+            self._apply(command, status, message, is_duplicate)
             command.last_ack = (command.attempt, status, message)
-        assert result.answer.command_status == command.state
+        assert result.response.command_status == command.state
 
-    @precondition(lambda self: self.given)
+    @precondition(lambda self: self.dispatches)
     @rule(which=st.integers(0, 4), seconds=st.sampled_from([1, 60, 200]))
     def extend(self, which: int, seconds: int) -> None:
-        given = self.given[which % len(self.given)]
-        command, caller = given.command, given.holder.caller
-        body = ExtendBody(seconds, given.nonce)
-        options = self.field.ack_options()
-        result = self.database.write_now(extend, self.field.trail, options, caller, command.id, body)
-        self._settle_touched(command)
-        holds = command.state in LEASED and command.owner == caller.device_id and command.nonce == given.nonce
-        assert isinstance(result, Extended) == holds
+        dispatch = self.dispatches[which % len(self.dispatches)]
+        command, caller = dispatch.command, dispatch.owner.caller
+        body = ExtendBody(seconds, dispatch.nonce)
+        options = self.harness.ack_options()
+        result = self.database.write_now(extend_lease, self.harness.trail, options, caller, command.id, body)
+        self._settle_model_if_due(command)
+        holds = command.state in LEASED and command.owner == caller.device_id and command.nonce == dispatch.nonce
+        assert isinstance(result, LeaseExtension) == holds
         if holds:
             command.lease_until = max(command.lease_until, self.now + seconds * 1000)
 
     @invariant()
-    def the_database_is_as_the_model(self) -> None:
-        self._settle()
+    def database_equals_model(self) -> None:
+        self._settle_both()
         for command in self.commands.values():
-            row = self.field.command(command.id)
+            row = self.harness.command(command.id)
             assert (row["status"], row["attempt"], row["retry_count"]) == (
                 command.state,
                 command.attempt,
                 command.retries,
             ), command
+            if command.result is not None:
+                assert (row["result_code"], row["result_message"]) == command.result
             if command.state in LEASED:
                 assert (row["lease_owner"], row["lease_until"]) == (command.owner, command.lease_until)
-        assert misled(self.database) == []
+        assert commands_hidden_by_hints(self.database) == []
+        assert miners_with_two_leases(self.database) == []
 
     # The model.
 
-    def _settle(self) -> None:
-        self.database.write_now(settle, self.field.trail, self.site)
+    def _settle_both(self) -> None:
+        self.database.write_now(apply_settlement, self.harness.trail, self.site)
         self._settle_model()
 
     def _settle_model(self) -> None:
@@ -299,17 +327,17 @@ class CommandLife(Machine):
             if command.state in OPEN and command.expires_at <= self.now:
                 command.state = "expired"
             if command.state in LEASED and command.lease_until <= self.now:
-                self._lose(command)
+                self._end_lease(command)
 
-    def _settle_touched(self, command: Modelled) -> None:
-        """An ACK settles the site if its command has something due; what is not settled is the invariant's to see."""
+    def _settle_model_if_due(self, command: ModelCommand) -> None:
+        """An ACK settles the site only if its own command is due. The invariant settles the rest."""
         is_due = command.state in OPEN and (
             command.expires_at <= self.now or (command.state in LEASED and command.lease_until <= self.now)
         )
         if is_due:
             self._settle_model()
 
-    def _lose(self, command: Modelled) -> None:
+    def _end_lease(self, command: ModelCommand) -> None:
         if command.retries >= RETRIES:
             command.state = "failed"
             return
@@ -317,49 +345,59 @@ class CommandLife(Machine):
         command.retries += 1
         command.state, command.owner = "pending", None
 
-    def _left(self, kind: str) -> int:
-        used = sum(1 for at, each in self.handed_out if each == kind and at > self.now - WINDOW_MS)
+    def _left(self, command_type: str) -> int:
+        used = sum(1 for at, each in self.dispatch_log if each == command_type and at > self.now - WINDOW_MS)
         return LIMIT - used
 
-    def _ready(self) -> list[Modelled]:
+    def _ready(self) -> list[ModelCommand]:
         ready = [each for each in self.commands.values() if each.state == "pending" and each.ready_at <= self.now]
         return sorted(ready, key=lambda each: (each.rank, each.number))
 
-    def _due(self, limit: int) -> list[Modelled]:
+    def _due(self, limit: int) -> list[ModelCommand]:
         left: dict[str, int] = {}
-        due: list[Modelled] = []
+        due: list[ModelCommand] = []
         for command in self._ready():
             room = left.setdefault(command.type, self._left(command.type))
-            if room > 0 and len(due) < limit:
+            is_busy = self._is_miner_busy(command) or any(each.miner == command.miner is not None for each in due)
+            if room > 0 and len(due) < limit and not is_busy:
                 left[command.type] -= 1
                 due.append(command)
         return due
 
-    def _hand_out(self, command: Modelled, device_id: int, nonce: str) -> None:
+    def _is_miner_busy(self, command: ModelCommand) -> bool:
+        return command.miner is not None and any(
+            each.miner == command.miner and each.state in LEASED for each in self.commands.values()
+        )
+
+    def _apply_dispatch(self, command: ModelCommand, device_id: int, nonce: str) -> None:
         command.state, command.owner, command.nonce = "dispatched", device_id, nonce
         command.attempt += 1
         command.lease_until = self.now + LEASE_MS
-        assert command.attempt not in command.holders
-        command.holders[command.attempt] = device_id
-        self.handed_out.append((self.now, command.type))
+        assert command.attempt not in command.owners
+        command.owners[command.attempt] = device_id
+        self.dispatch_log.append((self.now, command.type))
 
     def _refusal(
-        self, command: Modelled, hired: Hired, given: Given, proof: str, ack: tuple[int, str, str]
+        self, command: ModelCommand, collector: Collector, dispatch: Dispatch, proof: str, ack: tuple[int, str, str]
     ) -> str | None:
-        if command.last_ack == ack and not (proof == "attempt" and given.attempt != command.attempt):
+        if command.last_ack == ack and not (proof == "attempt" and dispatch.attempt != command.attempt):
             return None
         if command.state == "expired":
             return "COMMAND_EXPIRED"
         if command.state not in OPEN:
             return "COMMAND_FINISHED"
-        if command.state not in LEASED or command.owner != hired.caller.device_id:
+        if command.state not in LEASED or command.owner != collector.caller.device_id:
             return "ACK_NOT_LEASE_OWNER"
-        if proof == "attempt" and given.attempt != command.attempt:
+        if proof == "attempt" and dispatch.attempt != command.attempt:
             return "ACK_NOT_LEASE_OWNER"
-        return "NONCE_MISMATCH" if proof == "nonce" and given.nonce != command.nonce else None
+        return "NONCE_MISMATCH" if proof == "nonce" and dispatch.nonce != command.nonce else None
 
-    def _apply(self, command: Modelled, status: str) -> None:
+    def _apply(self, command: ModelCommand, status: str, message: str, is_duplicate: bool) -> None:
         backoff = BACKOFF_MS * 2**command.retries
+        if status == "failed":
+            command.failure = (None, message or None)
+        if is_duplicate:
+            command.result = command.failure or ("OUTCOME_UNKNOWN", "executed once, its result was lost")
         match status:
             case "succeeded" | "running":
                 command.state = status
@@ -371,21 +409,21 @@ class CommandLife(Machine):
             case _:
                 command.state = "failed"
 
-    def _stands_in_the_way(self, key: str, state: str) -> bool:
+    def _is_key_taken(self, key: str, state: str) -> bool:
         states = ("pending_approval",) if state == "pending_approval" else ACTIVE
         return any(each.key == key and each.state in states for each in self.commands.values())
 
 
-def _tried(work: Callable[[], T]) -> tuple[T | None, str | None]:
-    """What it gave, or the code of the refusal."""
+def _attempt(work: Callable[[], T]) -> tuple[T | None, str | None]:
+    """Return the result, or the code of the error."""
     try:
         return work(), None
-    except RestanteError as refused:
-        return None, error_code(refused)
+    except RestanteError as error:
+        return None, error_code(error)
 
 
-def test_command_life(fresh: FreshDatabases, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As often as can be, what is otherwise done once in many times.
+def test_commands_follow_the_model(fresh: FreshDatabases, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Rare steps happen as often as possible.
     monkeypatch.setattr(claims, "RAISE_EVERY", 1)
-    monkeypatch.setattr(audit, "PART_ROWS", 3)
-    try_machine(CommandLife, fresh, examples=40, steps=50)
+    monkeypatch.setattr(audit_trail, "PART_ROWS", 3)
+    run_machine(CommandLife, fresh, examples=40, steps=50)

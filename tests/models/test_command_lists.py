@@ -1,11 +1,12 @@
-"""Claims and ACKs of many at once against the same one after another: results, rows and audit chains must be the same.
+"""Batches of claims and ACKs against single ones: results, rows and audit chains must be the same.
 
-Two databases begin alike. What happens, happens to both at the same moment: in one of them as a list, in
-the other request by request, each in one transaction.
+Two equal databases receive the same requests at the same time, each round in one transaction: one database as a batch,
+the other request by request.
 """
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,31 +15,36 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from msgspec.structs import replace
 
-from restante.commands import audit, claims, collectors, creation
-from restante.commands.ack_body import AckBody, read_ack
-from restante.commands.acks import Said, Taken, acknowledge, acknowledge_all
-from restante.commands.audit_verify import LiveVerification
-from restante.commands.claims import Claim, Claimed, ClaimOptions, claim, claim_all
-from restante.commands.creation import CommandWish, create
-from restante.commands.parts import CommandsOptions
-from restante.commands.rate_windows import RateLimit, RateRules
-from restante.commands.wire import error_code
+from restante.commands.acks.ack_schema import AckBody, parse_ack
+from restante.commands.acks.acks import AckRequest, AckResult, accept_ack, accept_acks
+from restante.commands.audit import audit_trail
+from restante.commands.audit.audit_trail import AuditTrail
+from restante.commands.audit.audit_verify import LiveVerification
+from restante.commands.dispatch import claims
+from restante.commands.dispatch.claims import ClaimRequest, ClaimResult, claim, claim_all
+from restante.commands.dispatch.rate_limits import RateLimit, RateRules
+from restante.commands.errors import error_code
+from restante.commands.lifecycle import creation
+from restante.commands.lifecycle.creation import CommandRequest, create
+from restante.commands.sites import collectors
 from restante.core.errors import RestanteError
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.engine import Engine
-from restante.database.hot import Failed
 from restante.database.queries import Query
+from restante.database.writer.batching import Failed
 from restante.identity.callers import CollectorCaller
-from tests.commands import field as field_module
-from tests.commands.field import ACTOR, Field
-from tests.commands.hints import misled
+from tests.commands import edge_fixture
+from tests.commands.default_options import commands_options
+from tests.commands.edge_fixture import ACTOR, CommandsHarness
+from tests.commands.hint_checks import commands_hidden_by_hints
 from tests.conftest import ManualClock
 from tests.databases import FreshDatabases
-from tests.models.machines import Machine, try_machine
+from tests.defaults import claim_options
+from tests.models.machines import DatabaseMachine, run_machine
 
 RATES = RateRules({"MINER_RESTART": RateLimit(3, 100)}, RateLimit(5, 60))
-OPTIONS = CommandsOptions(rates=RATES, max_retries=1, is_signed=True)
+OPTIONS = commands_options(rates=RATES, max_retries=1, is_signed=True)
 TABLES = {
     "miner_commands": "id",
     "command_dispatches": "site_id, command_type, dispatched_at, n",
@@ -47,13 +53,13 @@ TABLES = {
     "site_quiet": "site_id",
 }
 SECRETS = Query("secrets", "SELECT id, hmac_secret FROM edge_devices")
-# The order in which rows of different chains were written is not part of any chain.
+# The id depends on the order in which rows of different chains were written, which no chain covers.
 UNORDERED = "id"
 
-# Collector; one zone or the whole site; how many.
+# Collector; one zone or the whole site; limit.
 polls = st.tuples(st.integers(0, 7), st.sampled_from([None, None, None, 0, 1, 2]), st.sampled_from([1, 1, 2, 3]))
-# Which of the commands that were handed out last; what it says; what proves it; by whom, or by its holder.
-said = st.tuples(
+# Which of the last dispatched commands; status; proof; sender, None for the lease owner.
+acks = st.tuples(
     st.integers(0, 11),
     st.sampled_from(["succeeded", "succeeded", "failed", "deferred", "rejected", "running"]),
     st.sampled_from(["nonce", "nonce", "nothing", "wrong nonce", "wrong attempt", "wrong command"]),
@@ -61,27 +67,28 @@ said = st.tuples(
 )
 
 
-class Side:
-    """One of the two: a database with everything on top."""
+class ComparedDatabase:
+    """One of the two databases, with the commands component."""
 
     def __init__(self, engine: Engine) -> None:
         self.database = Database(engine)
-        self.field = Field(self.database, OPTIONS)
-        self.heard: list[object] = []
+        self.harness = CommandsHarness(self.database, OPTIONS)
+        self.events: list[object] = []
         self.owners: dict[bytes, bytes] = {}
         self._numbers = itertools.count()
-        self.database.on_commit(self.heard.extend)
+        self.database.on_commit(self.events.extend)
 
     def write(self, work: Callable[[Connection], list[Any]]) -> list[Any]:
-        """The outcomes of one transaction. What is random elsewhere is counted, so that both sides get the same."""
+        """Run one transaction and return its outcomes. Random values are replaced by counters, equal in both
+        databases."""
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(claims, "new_nonce", lambda: f"nonce {next(self._numbers)}")
             patched.setattr(creation, "secrets", SimpleNamespace(token_hex=lambda _: str(next(self._numbers))))
             return self.database.write_now(work)
 
-    def unsealed(self, outcome: Any) -> Any:
-        """Without what is each database's own: the secret, which is never sealed to the same bytes, as whose it is."""
-        if not isinstance(outcome, Claimed):
+    def without_own_secret(self, outcome: Any) -> Any:
+        """Replace the sealed secret, whose bytes differ per database, by its owner; drop the horizon."""
+        if not isinstance(outcome, ClaimResult):
             return outcome
         sealed = outcome.sealed_secret
         return replace(outcome, sealed_secret=None if sealed is None else self.owners[sealed], horizon=0)
@@ -95,44 +102,46 @@ class Side:
         return found
 
 
-class Lists(Machine):
+class ListMachine(DatabaseMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
-        self.together, self.alone = (Side(self.fresh.new(self.clock, place)) for place in range(2))
-        for side in (self.together, self.alone):
+        self.batched, self.single = (ComparedDatabase(self.fresh.new(self.clock, index)) for index in range(2))
+        for tested in (self.batched, self.single):
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(field_module, "_numbers", itertools.count())
-                self._build(side)
-        # The newest first, with who holds it.
-        self.handed_out: list[tuple[CollectorCaller, claims.HandedOut]] = []
+                patched.setattr(edge_fixture, "_numbers", itertools.count())
+                self._build(tested)
+        # Newest first, with the lease owner.
+        self.dispatched: list[tuple[CollectorCaller, claims.DispatchedCommand]] = []
 
-    def _build(self, side: Side) -> None:
-        field = side.field
-        self.sites = [field.add_site(), field.add_site()]
-        self.zones = [field.add_zone(self.sites[0]), field.add_zone(self.sites[0]), field.add_zone(self.sites[1])]
+    def _build(self, tested: ComparedDatabase) -> None:
+        harness = tested.harness
+        self.sites = [harness.add_site(), harness.add_site()]
+        self.zones = [harness.add_zone(self.sites[0]), harness.add_zone(self.sites[0]), harness.add_zone(self.sites[1])]
         self.miners = [
-            (self.sites[0], field.add_miner(self.sites[0])),
-            (self.sites[0], field.add_miner(self.sites[0], self.zones[0])),
-            (self.sites[1], field.add_miner(self.sites[1])),
+            (self.sites[0], harness.add_miner(self.sites[0])),
+            (self.sites[0], harness.add_miner(self.sites[0], self.zones[0])),
+            (self.sites[1], harness.add_miner(self.sites[1])),
         ]
         where = [(0, None), (0, None), (0, 0), (0, 1), (1, None), (1, 2), (0, None), (1, None)]
-        hired = [field.hire(self.sites[at], None if zone is None else self.zones[zone]) for at, zone in where]
-        self.callers = [each.caller for each in hired]
-        # The last but one is revoked, the last one's token was replaced since.
-        side.database.write_now(collectors.revoke, field.trail, self.callers[6].device_id, ACTOR)
+        registered = [
+            harness.add_collector(self.sites[at], None if zone is None else self.zones[zone]) for at, zone in where
+        ]
+        self.callers = [each.caller for each in registered]
+        # The last but one is revoked; the token of the last one was replaced.
+        tested.database.write_now(collectors.revoke, harness.trail, self.callers[6].device_id, ACTOR)
         self.callers[7] = self.callers[7]._replace(token_hash=b"of another token")
-        side.owners = {
+        tested.owners = {
             bytes(row["hmac_secret"]): b"%d" % row["id"]
-            for row in side.database.read_now(lambda conn: conn.all(SECRETS))
+            for row in tested.database.read_now(lambda conn: conn.all(SECRETS))
         }
 
     def teardown(self) -> None:
-        for side in (self.together, self.alone):
-            verification = LiveVerification(side.field.trail.mac)
-            while side.database.read_now(verification.step):
+        for tested in (self.batched, self.single):
+            verification = LiveVerification(tested.harness.trail.mac)
+            while tested.database.read_now(verification.step):
                 pass
-            side.database.close()
+            tested.database.close()
             assert verification.verdict.intact
 
     @rule(seconds=st.sampled_from([0.5, 20, 30, 61, 100, 400]))
@@ -140,7 +149,7 @@ class Lists(Machine):
         self.clock.advance(seconds)
 
     @rule(
-        wanted=st.lists(
+        drawn=st.lists(
             st.tuples(
                 st.integers(0, 2),
                 st.sampled_from(["MINER_RESTART", "MINER_RESTART", "HASHING_ENABLE", "DEVICE_REBOOT"]),
@@ -151,110 +160,113 @@ class Lists(Machine):
             max_size=8,
         )
     )
-    def commands_are_made(self, wanted: list[tuple[int, str, int, int]]) -> None:
-        wishes = [
-            CommandWish(
+    def create_commands(self, drawn: list[tuple[int, str, int, int]]) -> None:
+        creations = [
+            CommandRequest(
                 site_id=self.miners[at][0],
                 miner_id=self.miners[at][1],
-                command_type=kind,
+                command_type=command_type,
                 priority=priority,
                 ttl_sec=ttl,
             )
-            for at, kind, priority, ttl in wanted
+            for at, command_type, priority, ttl in drawn
         ]
-        made = OPTIONS.for_creation()
-        for side in (self.together, self.alone):
-            trail = side.field.trail
-            side.write(
-                lambda conn: [tried(lambda: create(conn, trail, wish, ACTOR, made)) for wish in wishes]  # noqa: B023 — run at once
-            )
+        creation_options = OPTIONS.for_creation(self.batched.harness.component.box)
 
-    @rule(wanted=st.lists(polls, min_size=1, max_size=8))
-    def collectors_poll(self, wanted: list[tuple[int, int | None, int]]) -> None:
-        options = ClaimOptions(OPTIONS.lease_seconds, RATES, is_signed=True)
-        asked = [
-            Claim(self.callers[who], None if zone is None else self.zones[zone], limit) for who, zone, limit in wanted
+        def create_all(conn: Connection, trail: AuditTrail) -> list[Any]:
+            return [attempt(create, conn, trail, request, ACTOR, creation_options) for request in creations]
+
+        for tested in (self.batched, self.single):
+            tested.write(partial(create_all, trail=tested.harness.trail))
+
+    @rule(drawn=st.lists(polls, min_size=1, max_size=8))
+    def claim_commands(self, drawn: list[tuple[int, int | None, int]]) -> None:
+        options = claim_options(lease_seconds=OPTIONS.lease_seconds, rates=RATES, is_signed=True)
+        requests = [
+            ClaimRequest(self.callers[who], None if zone is None else self.zones[zone], limit)
+            for who, zone, limit in drawn
         ]
-        together = self.together.write(
+        batched = self.batched.write(
             lambda conn: [
-                self.together.unsealed(shown(each))
-                for each in claim_all(conn, self.together.field.trail, options, asked)
+                self.batched.without_own_secret(comparable(each))
+                for each in claim_all(conn, self.batched.harness.trail, options, requests)
             ]
         )
-        alone = self.alone.write(
+        single = self.single.write(
             lambda conn: [
-                self.alone.unsealed(tried(lambda: claim(conn, self.alone.field.trail, options, each)))  # noqa: B023 — run at once
-                for each in asked
+                self.single.without_own_secret(attempt(claim, conn, self.single.harness.trail, options, each))
+                for each in requests
             ]
         )
-        assert together == alone
-        for each, outcome in zip(asked, together, strict=True):
-            if isinstance(outcome, Claimed):
-                self.handed_out[:0] = [(each.caller, command) for command in outcome.commands]
+        assert batched == single
+        for each, outcome in zip(requests, batched, strict=True):
+            if isinstance(outcome, ClaimResult):
+                self.dispatched[:0] = [(each.caller, command) for command in outcome.commands]
 
-    @precondition(lambda self: self.handed_out)
-    @rule(wanted=st.lists(said, min_size=1, max_size=8))
-    def acks_arrive(self, wanted: list[tuple[int, str, str, int | None]]) -> None:
-        asked = [self._said(*each) for each in wanted]
-        together = self.together.write(
+    @precondition(lambda self: self.dispatched)
+    @rule(drawn=st.lists(acks, min_size=1, max_size=8))
+    def send_acks(self, drawn: list[tuple[int, str, str, int | None]]) -> None:
+        requests = [self._ack_request(*each) for each in drawn]
+        batched = self.batched.write(
             lambda conn: [
-                shown(each)
-                for each in acknowledge_all(conn, self.together.field.trail, self.together.field.ack_options(), asked)
+                comparable(each)
+                for each in accept_acks(conn, self.batched.harness.trail, self.batched.harness.ack_options(), requests)
             ]
         )
-        alone = self.alone.write(
+        single = self.single.write(
             lambda conn: [
-                shown(
-                    acknowledge(
+                comparable(
+                    accept_ack(
                         conn,
-                        self.alone.field.trail,
-                        self.alone.field.ack_options(),
+                        self.single.harness.trail,
+                        self.single.harness.ack_options(),
                         each.caller,
                         each.command_id,
-                        each.read,
+                        each.ack,
                     )
                 )
-                for each in asked
+                for each in requests
             ]
         )
-        assert together == alone
+        assert batched == single
 
     @invariant()
-    def both_are_the_same(self) -> None:
-        for side in (self.together, self.alone):
-            assert misled(side.database) == []
+    def databases_are_equal(self) -> None:
+        for tested in (self.batched, self.single):
+            assert commands_hidden_by_hints(tested.database) == []
         for table in TABLES:
-            assert self.together.rows(table) == self.alone.rows(table), table
-        assert sorted(map(repr, self.together.heard)) == sorted(map(repr, self.alone.heard))
+            assert self.batched.rows(table) == self.single.rows(table), table
+        assert sorted(map(repr, self.batched.events)) == sorted(map(repr, self.single.events))
 
-    def _said(self, which: int, status: str, proof: str, by: int | None) -> Said:
-        holder, command = self.handed_out[which % len(self.handed_out)]
+    def _ack_request(self, which: int, status: str, proof: str, by: int | None) -> AckRequest:
+        owner, command = self.dispatched[which % len(self.dispatched)]
         nonce = {"nonce": command.nonce, "wrong nonce": "another"}.get(proof)
         attempt = command.attempt + 1 if proof == "wrong attempt" else None
-        read = read_ack(AckBody(status=status, nonce=nonce, attempt=attempt), b"{}")
+        ack = parse_ack(AckBody(status=status, nonce=nonce, attempt=attempt), b"{}")
         command_id = "cmd_unknown" if proof == "wrong command" else command.command_id
-        return Said(holder if by is None else self.callers[by], command_id, read)
+        return AckRequest(owner if by is None else self.callers[by], command_id, ack)
 
 
-def shown(outcome: Any) -> Any:
-    """An outcome in a form that can be compared."""
+def comparable(outcome: Any) -> Any:
+    """Turn an outcome into a value that can be compared."""
     if isinstance(outcome, Failed):
         outcome = outcome.error
     if isinstance(outcome, RestanteError):
         return error_code(outcome)
-    if isinstance(outcome, Taken):
+    if isinstance(outcome, AckResult):
         return repr(outcome)
     return outcome
 
 
-def tried(work: Callable[[], Any]) -> Any:
+def attempt(work: Callable[..., Any], *args: Any) -> Any:
+    """Return the result, or the code of the error."""
     try:
-        return work()
-    except RestanteError as refused:
-        return error_code(refused)
+        return work(*args)
+    except RestanteError as error:
+        return error_code(error)
 
 
-def test_lists(fresh: FreshDatabases, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_equal_single_requests(fresh: FreshDatabases, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "RAISE_EVERY", 2)
-    monkeypatch.setattr(audit, "PART_ROWS", 5)
-    try_machine(Lists, fresh, examples=20, steps=25)
+    monkeypatch.setattr(audit_trail, "PART_ROWS", 5)
+    run_machine(ListMachine, fresh, examples=20, steps=25)

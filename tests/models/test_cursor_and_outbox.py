@@ -1,8 +1,8 @@
-"""The way of a signal, from the outbox through three dispatchers to clients with cursors, against plain dictionaries.
+"""The delivery of signals, from the outbox through three dispatchers to clients with cursors, compared with a model.
 
-The model says what every row of the outbox, every log and every poll must be after each step. What was published is
-also collected from the commits' own announcements, and checked without the model: counted without gaps, once each, in
-the order of the outbox unless a row had been given up.
+The model predicts every outbox row, every log and every poll after each step. Published signals are also collected from
+the commit events and checked without the model: their numbers have no gaps, each signal is published once, and in the
+order of the outbox unless a row had failed.
 """
 
 import asyncio
@@ -20,38 +20,40 @@ from restante.core.errors import CursorExpired
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import Query
-from restante.delivery import log, outbox
-from restante.delivery.dispatcher import Dispatcher, DispatcherOptions
-from restante.delivery.log import Published
-from restante.delivery.outbox import OutboxRow
-from restante.delivery.signals import Signal
+from restante.delivery.log import log
+from restante.delivery.log.log import SignalsPublished
+from restante.delivery.log.signals import Signal
+from restante.delivery.outbox import outbox
+from restante.delivery.outbox.dispatcher import Dispatcher, DispatcherOptions
+from restante.delivery.outbox.outbox import OutboxRow
 from tests.conftest import ManualClock
 from tests.databases import FreshDatabases, FreshPostgres
+from tests.defaults import append_all_signals
 from tests.delivery.rows import add_device
-from tests.models.machines import Machine, try_machine
+from tests.models.machines import DatabaseMachine, run_machine
 from tests.models.plain_delivery import KEEP, SLACK, Client, Log, Row
 
 DEVICES = (1, 2)
 DISPATCHERS = ("d1", "d2", "d3")
 LEASE_SECONDS = 30
 BACKOFF = Backoff(base_seconds=1, max_seconds=4, attempts_max=3)
-FOR_EVER_SECONDS = 100_000
+LONG_SECONDS = 100_000
 
 INSERT = Query(
     "insert",
     "INSERT INTO device_update_outbox (device_id, event_kind, payload, created_at) "
     "VALUES (:device_id, 'poison', '{', :now_ms)",
 )
-# Counted by the database: PostgreSQL passes over the number of a row that was rolled back.
+# Read from the database: PostgreSQL skips the id of a row that was rolled back.
 NEWEST = Query("newest", "SELECT MAX(id) AS id FROM device_update_outbox")
 LOG = Query("log", "SELECT ms, n, type, ts_ms, ref FROM device_update_log WHERE device_id = :device_id ORDER BY ms, n")
 
 
-class RolledBack(Exception):
-    """The business change failed."""
+class ChangeFailed(Exception):
+    """The change that enqueued a signal failed."""
 
 
-class Delivery(Machine):
+class Delivery(DatabaseMachine):
     clients = Bundle("clients")
     devices = st.sampled_from(DEVICES)
     dispatchers = st.sampled_from(DISPATCHERS)
@@ -62,42 +64,42 @@ class Delivery(Machine):
         self.clock = ManualClock()
         self.database = Database(self.fresh.new(self.clock))
         assert tuple(self.database.write_now(add_device) for _ in DEVICES) == DEVICES
-        self.database.on_commit(self.hear)
+        self.database.on_commit(self.record_published)
         self.loop = asyncio.new_event_loop()
         options = DispatcherOptions(batch=4, lease_seconds=LEASE_SECONDS, backoff=BACKOFF)
-        self.dispatching = {name: Dispatcher(self.database, options, self.append, name) for name in DISPATCHERS}
+        self.dispatcher_of = {name: Dispatcher(self.database, options, self.append, name) for name in DISPATCHERS}
         self.rows: dict[int, Row] = {}
         self.logs = {device: Log() for device in DEVICES}
-        self.cut_off: set[int] = set()
+        self.unreachable: set[int] = set()
         self.committed: list[int] = []
         self.row_of: dict[int, int] = {}
         self.ever_failed: set[int] = set()
-        self.heard: dict[int, list[tuple[Position, int]]] = {device: [] for device in DEVICES}
+        self.published: dict[int, list[tuple[Position, int]]] = {device: [] for device in DEVICES}
 
     def teardown(self) -> None:
         log.TRIM_SLACK = self.slack
         self.database.close()
         self.loop.close()
 
-    # What stands between outbox and log, and who listens.
+    # Between outbox and log, and commit events.
 
     def append(self, conn: Connection, signals: Mapping[int, list[Signal]]) -> None:
-        log.append_all(conn, signals, KEEP)
-        if self.cut_off & signals.keys():
-            raise ConnectionError("the line is cut")
+        append_all_signals(conn, signals, KEEP)
+        if self.unreachable & signals.keys():
+            raise ConnectionError("the log is unreachable")
 
-    def hear(self, announced: list[object]) -> None:
-        for event in announced:
-            if isinstance(event, Published):
-                told = [(entry.position, json.loads(entry.json)["ref"]["about"]) for entry in event.entries]
-                self.heard[event.device_id] += told
+    def record_published(self, events: list[object]) -> None:
+        for event in events:
+            if isinstance(event, SignalsPublished):
+                entries = [(entry.position, json.loads(entry.json)["ref"]["about"]) for entry in event.entries]
+                self.published[event.device_id] += entries
 
     # Rules: changes and their signals.
 
     def next_about(self) -> int:
         return len(self.committed) + 1
 
-    def added(self, device: int, about: int | None) -> None:
+    def record_row(self, device: int, about: int | None) -> None:
         row = Row(self.database.read_now(newest_id), device, about)
         self.rows[row.id] = row
         if about is not None:
@@ -111,21 +113,21 @@ class Delivery(Machine):
     def enqueue(self, device: int, types: str) -> None:
         for type in types:
             self.database.write_now(outbox.enqueue, device, self.signal(type))
-            self.added(device, self.next_about())
+            self.record_row(device, self.next_about())
 
     @rule(device=devices)
     def enqueue_and_roll_back(self, device: int) -> None:
         def change(conn: Connection) -> None:
             outbox.enqueue(conn, device, self.signal("x"))
-            raise RolledBack()
+            raise ChangeFailed()
 
-        with pytest.raises(RolledBack):
+        with pytest.raises(ChangeFailed):
             self.database.write_now(change)
 
     @rule(device=devices)
-    def enqueue_what_is_no_signal(self, device: int) -> None:
+    def enqueue_invalid_payload(self, device: int) -> None:
         self.database.write_now(lambda conn: conn.run(INSERT, device_id=device, now_ms=conn.now_ms))
-        self.added(device, None)
+        self.record_row(device, None)
 
     @rule(device=devices, type=st.sampled_from("xy"))
     def emit_directly(self, device: int, type: str) -> None:
@@ -137,8 +139,8 @@ class Delivery(Machine):
 
         if any(row.device == device and row.status == "PENDING" for row in self.rows.values()):
             emit()
-            self.added(device, about)
-        elif device in self.cut_off:
+            self.record_row(device, about)
+        elif device in self.unreachable:
             with pytest.raises(ConnectionError):
                 emit()
         else:
@@ -149,131 +151,131 @@ class Delivery(Machine):
     # Rules: dispatchers.
 
     def claimable(self, batch: int) -> list[Row]:
-        """On PostgreSQL a claim is content with what it finds among the oldest rows, unless that is nothing."""
+        """On PostgreSQL a claim first searches only the oldest rows, and the others only if it finds nothing."""
         pending = self.pending()
-        for batches in outbox.LOOKED_AT_BATCHES if isinstance(self.fresh, FreshPostgres) else ():
+        for batches in outbox.SCAN_BATCHES if isinstance(self.fresh, FreshPostgres) else ():
             if due := self.due(pending[: batches * batch])[:batch]:
                 return due
         return self.due(pending)[:batch]
 
     def due(self, rows: list[Row]) -> list[Row]:
-        held_back: set[int] = set()
+        blocked: set[int] = set()
         due = []
         for row in rows:
             if row.waits(self.clock.now_ms):
-                held_back.add(row.device)
-            elif row.device not in held_back:
+                blocked.add(row.device)
+            elif row.device not in blocked:
                 due.append(row)
         return due
 
     def pending(self) -> list[Row]:
         return [row for row in self.rows.values() if row.status == "PENDING"]
 
-    def held(self, name: str) -> list[Row]:
-        """The rows a dispatcher may publish: leased to it, with all their elders."""
-        overtaken: set[int] = set()
-        held = []
+    def deliverable(self, name: str) -> list[Row]:
+        """The rows that a dispatcher may deliver: leased to it, with all older rows of the device."""
+        blocked: set[int] = set()
+        rows = []
         for row in self.pending():
             lease = row.lock_expires_at
             if row.claimed_by == name and lease is not None and lease > self.clock.now_ms:
-                if row.device not in overtaken:
-                    held.append(row)
+                if row.device not in blocked:
+                    rows.append(row)
             else:
-                overtaken.add(row.device)
-        return held
+                blocked.add(row.device)
+        return rows
 
-    def claimed(self, name: str, rows: list[Row]) -> None:
+    def record_claim(self, name: str, rows: list[Row]) -> None:
         for row in rows:
             row.claimed_by = name
             row.lock_expires_at = self.clock.now_ms + LEASE_SECONDS * 1000
 
     @rule(name=dispatchers, batch=st.integers(1, 5))
-    def claim_and_stop_there(self, name: str, batch: int) -> None:
+    def claim_without_delivery(self, name: str, batch: int) -> None:
         due = self.claimable(batch)
         assert self.database.write_now(outbox.claim, name, LEASE_SECONDS, batch) == len(due)
-        self.claimed(name, due)
+        self.record_claim(name, due)
 
-    def holder(self, data: st.DataObject) -> str:
-        """One of the dispatchers, rather one that holds something, or did until its lease ran out."""
+    def some_holder(self, data: st.DataObject) -> str:
+        """One of the dispatchers, preferably one that holds rows or held them until its lease expired."""
         holding = sorted({row.claimed_by for row in self.pending() if row.claimed_by})
         return data.draw(st.sampled_from([*holding, *holding, *holding, *DISPATCHERS]))
 
     @rule(data=st.data())
-    def deliver_what_was_claimed(self, data: st.DataObject) -> None:
-        name = self.holder(data)
-        held = self.held(name)
-        if self.some_cannot_be_reached(held):
+    def deliver_claimed(self, data: st.DataObject) -> None:
+        name = self.some_holder(data)
+        held = self.deliverable(name)
+        if self.is_any_unreachable(held):
             with pytest.raises(ConnectionError):
-                self.database.write_now(outbox.deliver_held, name, self.append)
+                self.database.write_now(outbox.deliver_leased, name, self.append)
         else:
-            self.database.write_now(outbox.deliver_held, name, self.append)
-            self.delivered_together(held)
+            self.database.write_now(outbox.deliver_leased, name, self.append)
+            self.record_batch(held)
 
     @rule(data=st.data())
     def deliver_one_by_one(self, data: st.DataObject) -> None:
-        name = self.holder(data)
-        held = self.held(name)
-        self.loop.run_until_complete(self.dispatching[name]._deliver_one_by_one())
-        self.delivered_singly(held)
+        name = self.some_holder(data)
+        held = self.deliverable(name)
+        self.loop.run_until_complete(self.dispatcher_of[name]._deliver_one_by_one())
+        self.record_one_by_one(held)
 
     @rule(name=dispatchers)
-    def run_a_pass(self, name: str) -> None:
+    def run_once(self, name: str) -> None:
         due = self.claimable(4)
-        self.loop.run_until_complete(self.dispatching[name].run_once())
-        self.claimed(name, due)
-        held = self.held(name)
+        self.loop.run_until_complete(self.dispatcher_of[name].run_once())
+        self.record_claim(name, due)
+        held = self.deliverable(name)
         if not due:
             return
-        if self.some_cannot_be_reached(held):
-            self.delivered_singly(held)
+        if self.is_any_unreachable(held):
+            self.record_one_by_one(held)
         else:
-            self.delivered_together(held)
+            self.record_batch(held)
 
     @rule(data=st.data())
-    def fail_and_stop_before_giving_back_the_rest(self, data: st.DataObject) -> None:
-        name = self.holder(data)
-        held = self.held(name)
+    def fail_without_releasing_the_rest(self, data: st.DataObject) -> None:
+        name = self.some_holder(data)
+        held = self.deliverable(name)
         if not held or held[0].about is None:
             return
-        first = self.database.write_now(outbox.held_by, name)[0]
+        first = self.database.write_now(outbox.leased_rows, name)[0]
         assert first.id == held[0].id
-        self.database.write_now(outbox.put_back, name, first, "away", BACKOFF)
-        self.put_back(held[0])
+        self.database.write_now(outbox.schedule_retry, name, first, "unreachable", BACKOFF)
+        self.record_retry(held[0])
 
     @rule(name=dispatchers, attempts=st.integers(0, BACKOFF.attempts_max))
-    def wake_up_late_and_put_back(self, name: str, attempts: int) -> None:
-        """Somebody who holds nothing tries to put back what another holds or has delivered."""
+    def retry_without_lease(self, name: str, attempts: int) -> None:
+        """A dispatcher without a lease tries to reschedule rows that another one holds or has delivered."""
         for row in self.rows.values():
             if row.claimed_by != name:
-                late = outbox.HeldRow(row.id, row.device, "", attempts)
-                self.database.write_now(outbox.put_back, name, late, "late", BACKOFF)
+                late = outbox.LeasedRow(row.id, row.device, "", attempts)
+                self.database.write_now(outbox.schedule_retry, name, late, "late", BACKOFF)
                 self.database.write_now(outbox.release, name, [row.id])
 
-    def some_cannot_be_reached(self, rows: list[Row]) -> bool:
-        return any(row.device in self.cut_off for row in rows if row.about is not None)
+    def is_any_unreachable(self, rows: list[Row]) -> bool:
+        return any(row.device in self.unreachable for row in rows if row.about is not None)
 
-    def delivered_together(self, rows: list[Row]) -> None:
+    def record_batch(self, rows: list[Row]) -> None:
         for row in rows:
-            self.ended(row)
+            self.record_end(row)
         for device in DEVICES:
             abouts = [row.about for row in rows if row.device == device and row.about is not None]
             self.logs[device].append(abouts, self.clock.now_ms)
 
-    def delivered_singly(self, rows: list[Row]) -> None:
-        held_back: set[int] = set()
+    def record_one_by_one(self, rows: list[Row]) -> None:
+        blocked: set[int] = set()
         for row in rows:
-            if row.device in held_back:
+            if row.device in blocked:
                 row.claimed_by = row.lock_expires_at = None
-            elif row.about is not None and row.device in self.cut_off:
-                held_back.add(row.device)
-                self.put_back(row)
+            elif row.about is not None and row.device in self.unreachable:
+                blocked.add(row.device)
+                self.record_retry(row)
             else:
-                self.ended(row)
+                self.record_end(row)
                 if row.about is not None:
                     self.logs[row.device].append([row.about], self.clock.now_ms)
 
-    def ended(self, row: Row) -> None:
-        """Delivered, or never to be."""
+    def record_end(self, row: Row) -> None:
+        """Delivered, or failed for good."""
         row.lock_expires_at = row.next_attempt_at = None
         if row.about is None:
             row.status = "FAILED"
@@ -282,7 +284,7 @@ class Delivery(Machine):
         else:
             row.status = "DELIVERED"
 
-    def put_back(self, row: Row) -> None:
+    def record_retry(self, row: Row) -> None:
         row.attempts += 1
         row.lock_expires_at = row.next_attempt_at = None
         delay_seconds = BACKOFF.delay_seconds(row.attempts)
@@ -293,22 +295,22 @@ class Delivery(Machine):
             row.claimed_by = None
             row.next_attempt_at = self.clock.now_ms + int(delay_seconds * 1000)
 
-    # Rules: the world.
+    # Rules: time, failures and operators.
 
     @rule(device=devices)
-    def cut_or_mend_the_line(self, device: int) -> None:
-        self.cut_off ^= {device}
+    def toggle_reachability(self, device: int) -> None:
+        self.unreachable ^= {device}
 
     @rule(seconds=st.sampled_from((0.001, 0.5, 1, 2, 5, 31)))
     def time_passes(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
     @rule(seconds=st.sampled_from((0.001, 1, 40)))
-    def the_clock_goes_back(self, seconds: float) -> None:
+    def clock_goes_back(self, seconds: float) -> None:
         self.clock.advance(-seconds)
 
     @rule(data=st.data())
-    def an_operator_resets(self, data: st.DataObject) -> None:
+    def operator_retries(self, data: st.DataObject) -> None:
         failed = [row for row in self.rows.values() if row.status == "FAILED"]
         some = data.draw(st.none() | st.lists(st.sampled_from(sorted(self.rows) or [99]), max_size=3, unique=True))
         reset = [row for row in failed if some is None or row.id in some]
@@ -319,54 +321,54 @@ class Delivery(Machine):
     # Rules: clients.
 
     @rule(target=clients, device=devices, cursor=st.sampled_from((None, START)))
-    def a_client_comes(self, device: int, cursor: Position | None) -> Client:
+    def add_client(self, device: int, cursor: Position | None) -> Client:
         return Client(device, cursor)
 
     @rule(client=clients, limit=st.integers(1, 4))
-    def a_client_polls(self, client: Client, limit: int) -> None:
-        kept = self.logs[client.device]
+    def client_polls(self, client: Client, limit: int) -> None:
+        expected = self.logs[client.device]
         cursor = client.cursor
-        if cursor is not None and kept.misses_something(cursor):
-            self.is_refused(client.device, cursor)
+        if cursor is not None and expected.is_expired(cursor):
+            self.check_expired(client.device, cursor)
             client.cursor = None
             return
         reading = self.database.read_now(log.read, client.device, cursor, limit)
-        assert reading.head == kept.head
-        given = [(entry.position, json.loads(entry.json)["ref"]["about"]) for entry in reading.entries]
+        assert reading.head == expected.head
+        entries = [(entry.position, json.loads(entry.json)["ref"]["about"]) for entry in reading.entries]
         if cursor is None:
-            assert given == kept.retained[-limit:]
+            assert entries == expected.retained[-limit:]
         else:
-            # What a client has seen is the published sequence up to its cursor: nothing twice, nothing left out.
-            assert given == [one for one in kept.published if one[0] > cursor][:limit]
-        client.cursor = given[-1][0] if given else kept.newest
+            # A client reads the published sequence up to its cursor, without repetitions or gaps.
+            assert entries == [entry for entry in expected.published if entry[0] > cursor][:limit]
+        client.cursor = entries[-1][0] if entries else expected.newest
 
     @rule(device=devices, ms=st.integers(-3, 3), n=st.integers(0, 12), data=st.data())
-    def somebody_polls_with_a_cursor_from_elsewhere(self, device: int, ms: int, n: int, data: st.DataObject) -> None:
-        kept = self.logs[device]
-        near = data.draw(st.sampled_from([position for position, _ in kept.published] or [START]))
+    def poll_with_any_cursor(self, device: int, ms: int, n: int, data: st.DataObject) -> None:
+        expected = self.logs[device]
+        near = data.draw(st.sampled_from([position for position, _ in expected.published] or [START]))
         cursor = Position(max(0, near.ms + ms), n)
-        if kept.misses_something(cursor):
-            self.is_refused(device, cursor)
+        if expected.is_expired(cursor):
+            self.check_expired(device, cursor)
         else:
             reading = self.database.read_now(log.read, device, cursor, 100)
-            given = [entry.position for entry in reading.entries]
-            assert given == [position for position, _ in kept.published if position > cursor]
+            entries = [entry.position for entry in reading.entries]
+            assert entries == [position for position, _ in expected.published if position > cursor]
 
-    def is_refused(self, device: int, cursor: Position) -> None:
-        kept = self.logs[device]
+    def check_expired(self, device: int, cursor: Position) -> None:
+        expected = self.logs[device]
         with pytest.raises(CursorExpired) as expired:
             self.database.read_now(log.read, device, cursor, 100)
         assert expired.value.params == {
             "action": "full_resync",
-            "reason": "cursor_unknown" if cursor > kept.newest else "cursor_trimmed",
-            "reset_cursor": str(kept.newest),
-            "earliest_retained_id": str(kept.head.earliest),
+            "reason": "cursor_unknown" if cursor > expected.newest else "cursor_trimmed",
+            "reset_cursor": str(expected.newest),
+            "earliest_retained_id": str(expected.head.earliest),
         }
 
-    # What must always hold.
+    # Invariants.
 
     @invariant()
-    def the_outbox_is_as_the_model_says(self) -> None:
+    def outbox_equals_the_model(self) -> None:
         found = self.database.read_now(outbox.list_rows, None, None, 1000)
         assert [_as_model(row) for row in reversed(found)] == [
             (row.id, row.device, row.status, row.attempts, row.next_attempt_at, row.claimed_by, row.lock_expires_at)
@@ -374,38 +376,38 @@ class Delivery(Machine):
         ]
 
     @invariant()
-    def the_logs_and_their_heads_are_as_the_model_says(self) -> None:
-        for device, kept in self.logs.items():
+    def logs_and_heads_equal_the_model(self) -> None:
+        for device, expected in self.logs.items():
             rows = self.database.read_now(log_rows, device)
             found = [(Position(row["ms"], row["n"]), json.loads(row["ref"])["about"]) for row in rows]
-            assert found == kept.retained
-            assert self.database.read_now(log.read_head, device) == kept.head
+            assert found == expected.retained
+            assert self.database.read_now(log.read_head, device) == expected.head
             assert len({(row["type"], row["ts_ms"]) for row in rows}) == len(rows)
             assert len(rows) <= KEEP + SLACK
 
     @invariant()
-    def what_was_published_is_counted_in_order_and_once(self) -> None:
-        for device, told in self.heard.items():
-            assert [position.n for position, _ in told] == list(range(1, len(told) + 1))
-            assert [position.ms for position, _ in told] == sorted(position.ms for position, _ in told)
-            abouts = [about for _, about in told]
+    def signals_are_published_once_and_in_order(self) -> None:
+        for device, entries in self.published.items():
+            assert [position.n for position, _ in entries] == list(range(1, len(entries) + 1))
+            assert [position.ms for position, _ in entries] == sorted(position.ms for position, _ in entries)
+            abouts = [about for _, about in entries]
             assert len(set(abouts)) == len(abouts)
             ids = [self.row_of[about] for about in abouts if about in self.row_of]
             never_failed = [row_id for row_id in ids if row_id not in self.ever_failed]
             assert never_failed == sorted(never_failed), device
 
     @rule()
-    def everything_settles(self) -> None:
-        """With every line mended and time enough, everything that was committed and not given up is published."""
-        self.cut_off.clear()
+    def deliver_everything(self) -> None:
+        """When all devices are reachable and enough time passes, every committed signal is published or failed."""
+        self.unreachable.clear()
         while self.pending():
             before = len(self.pending())
-            self.clock.advance(FOR_EVER_SECONDS)
-            self.run_a_pass("d1")
+            self.clock.advance(LONG_SECONDS)
+            self.run_once("d1")
             assert len(self.pending()) < before
-        published = {about for told in self.heard.values() for _, about in told}
-        given_up = {row.about for row in self.rows.values() if row.status == "FAILED"}
-        assert published == set(self.committed) - given_up
+        published = {about for entries in self.published.values() for _, about in entries}
+        failed = {row.about for row in self.rows.values() if row.status == "FAILED"}
+        assert published == set(self.committed) - failed
 
 
 def newest_id(conn: Connection) -> int:
@@ -431,4 +433,4 @@ def _as_model(row: OutboxRow) -> tuple[Any, ...]:
 
 
 def test_delivery(fresh: FreshDatabases) -> None:
-    try_machine(Delivery, fresh, examples=100, steps=50)
+    run_machine(Delivery, fresh, examples=100, steps=50)

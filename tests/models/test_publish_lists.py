@@ -1,7 +1,7 @@
-"""Requests to publish, many at once against the same one after another: answers, rows and records must be the same.
+"""Publishing a batch of requests compared with publishing them one by one: responses, rows and audit must be equal.
 
-Two databases begin alike, and are asked for the same: one by lists, the other request by request, each list in one
-transaction. Names that are made by chance are told apart by where they first stand.
+Two databases start equal and get the same requests: one in batches, the other request by request, each batch in one
+transaction. Random ids are replaced by numbers in the order of their first occurrence.
 """
 
 import re
@@ -15,36 +15,43 @@ from restante.core.errors import RestanteError
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.engine import Engine
-from restante.database.hot import Failed
 from restante.database.queries import Query
-from restante.events.publish_requests import PublishBody, PublishRequest, carry_out
-from restante.events.publishing import EventsToSign, Publisher
-from restante.web.idempotency import Answered
+from restante.database.writer.batching import Failed
+from restante.events.publishing.publish_requests import PublishBody, PublishRequest, publish_batch
+from restante.events.publishing.publishing import EventsToSign, Publisher
+from restante.identity.idempotency import IdempotentResult
 from tests.conftest import ManualClock
 from tests.databases import FreshDatabases
-from tests.events import bank
-from tests.events.publishers import SIGNAL, SUB, add_stream, follow, subscribe
-from tests.examples import TIMES
+from tests.events import inbox_fixture
+from tests.events.publish_fixture import SESSION_REVOKED, SUB, add_stream, set_subject_preference, subscribe
+from tests.examples import EXAMPLES_FACTOR
 
 A, B = "urn:example:a", "urn:example:b"
 ADA = {"format": "email", "email": "ada@example.com"}
-EVENTS: list[dict[str, Any]] = [{A: {}}, {B: {}}, {A: {"n": 1}, B: {}}, {SIGNAL: {}}, {"no uri": {}}, {A: {"n": 2**70}}]
+EVENTS: list[dict[str, Any]] = [
+    {A: {}},
+    {B: {}},
+    {A: {"n": 1}, B: {}},
+    {SESSION_REVOKED: {}},
+    {"no uri": {}},
+    {A: {"n": 2**70}},
+]
 TABLES = {
     "inbox": """SELECT i.id, i.client, i.jti, i.txn, i.event_types, i.status, i.profile, i.stream, i.created_at, t.text
                 FROM event_inbox i JOIN event_texts t ON t.place = i.client * 1099511627776 + i.id ORDER BY i.id""",
     "audit": "SELECT id, at, actor, event, client_id, detail FROM event_audit ORDER BY id",
     "keys": "SELECT actor, key, body_hash, answer FROM idempotency_keys ORDER BY actor, key",
 }
-_MADE = re.compile("[0-9a-f]{32}")
+_RANDOM_ID = re.compile("[0-9a-f]{32}")
 
-# For whom, where nobody and everybody at once are mistakes.
-someone = st.sampled_from(["plain", "some", "none", "receiver", "follower", None, None, "nobody", "a\0b"])
+# The recipient; an unknown client, and none or both of client and all subscribers, are errors.
+recipients = st.sampled_from(["plain", "some", "none", "receiver", "follower", None, None, "nobody", "a\0b"])
 bodies = st.builds(
-    lambda client_id, is_odd, **more: PublishBody(
-        client_id=client_id, all_subscribers=(client_id is None) != is_odd, **more
+    lambda client_id, is_inconsistent, **more: PublishBody(
+        client_id=client_id, all_subscribers=(client_id is None) != is_inconsistent, **more
     ),
-    client_id=someone,
-    is_odd=st.sampled_from([False] * 9 + [True]),
+    client_id=recipients,
+    is_inconsistent=st.sampled_from([False] * 9 + [True]),
     events=st.sampled_from(EVENTS),
     sub=st.sampled_from([SUB, SUB, SUB, None]),
     sub_id=st.sampled_from([None, None, ADA]),
@@ -57,68 +64,71 @@ requests = st.builds(
     st.sampled_from([Publisher("ada"), Publisher("core", 3)]),
     st.sampled_from([None, None, None, "k1", "k2"]),
 )
-lists = st.lists(st.lists(requests, min_size=1, max_size=8), min_size=1, max_size=3)
+batches = st.lists(st.lists(requests, min_size=1, max_size=8), min_size=1, max_size=3)
 
 
-class Side:
-    """One of the two: a database with a client of every kind."""
+class PublishingDatabase:
+    """A database with a client of every kind."""
 
     def __init__(self, engine: Engine) -> None:
         self.database = Database(engine)
-        self._names: dict[str, str] = {}
-        self._heard: list[object] = []
+        self._numbers: dict[str, str] = {}
+        self._commit_events: list[object] = []
         ids = {
-            name: self.database.write_now(bank.add_client, name).id
+            name: self.database.write_now(inbox_fixture.add_client, name).id
             for name in ("plain", "some", "none", "receiver", "follower")
         }
         subscribe(self.database, ids["some"], f'["{A}"]')
         subscribe(self.database, ids["none"], '["urn:example:c"]')
-        add_stream(self.database, ids["receiver"], f'["{SIGNAL}", "{A}"]')
-        only = add_stream(self.database, ids["follower"], f'["{SIGNAL}"]', all_subjects=False)
-        follow(self.database, only, ADA)
-        self.database.on_commit(self._heard.extend)
+        add_stream(self.database, ids["receiver"], f'["{SESSION_REVOKED}", "{A}"]')
+        stream = add_stream(self.database, ids["follower"], f'["{SESSION_REVOKED}"]', all_subjects=False)
+        set_subject_preference(self.database, stream, ADA)
+        self.database.on_commit(self._commit_events.extend)
 
     def state(self) -> dict[str, Any]:
         found = {name: self.database.read_now(_all, Query(name, text)) for name, text in TABLES.items()}
-        told = sum(event.rows for event in self._heard if isinstance(event, EventsToSign))
-        return {**{name: [self._plain(row) for row in rows] for name, rows in found.items()}, "told": told}
+        to_sign = sum(event.rows for event in self._commit_events if isinstance(event, EventsToSign))
+        return {**{name: [self._normalized(row) for row in rows] for name, rows in found.items()}, "to_sign": to_sign}
 
-    def shown(self, outcomes: Sequence[Answered | Failed]) -> list[str]:
-        return [self._shown(outcome) for outcome in outcomes]
+    def texts(self, outcomes: Sequence[IdempotentResult | Failed]) -> list[str]:
+        return [self._text(outcome) for outcome in outcomes]
 
-    def _shown(self, outcome: Answered | Failed) -> str:
+    def _text(self, outcome: IdempotentResult | Failed) -> str:
         if isinstance(outcome, Failed):
             assert isinstance(outcome.error, RestanteError)
             return repr(outcome.error)
-        return f"{self._plain(outcome.json.decode())} {outcome.is_replayed}"
+        return f"{self._normalized(outcome.json.decode())} {outcome.is_replayed}"
 
-    def _plain(self, told: object) -> str:
-        """Without the names that chance has made."""
-        return _MADE.sub(lambda found: self._names.setdefault(found[0], f"name {len(self._names)}"), repr(told))
+    def _normalized(self, value: object) -> str:
+        """With random ids replaced."""
+        return _RANDOM_ID.sub(lambda found: self._numbers.setdefault(found[0], f"id {len(self._numbers)}"), repr(value))
 
 
 def _all(conn: Connection, query: Query) -> list[tuple[Any, ...]]:
     return conn.values(query)
 
 
-def one_by_one(conn: Connection, asked: list[PublishRequest]) -> list[Answered | Failed]:
-    return [outcome for request in asked for outcome in carry_out(conn, [request])]
+def publish_one_by_one(conn: Connection, requests: list[PublishRequest]) -> list[IdempotentResult | Failed]:
+    return [outcome for request in requests for outcome in publish_batch(conn, [request])]
 
 
-def test_lists(fresh: FreshDatabases) -> None:
-    @settings(max_examples=fresh.share(40) * TIMES)
-    @given(lists)
-    def check(asked: list[list[PublishRequest]]) -> None:
+def test_batch_equals_single_requests(fresh: FreshDatabases) -> None:
+    @settings(max_examples=fresh.scale(40) * EXAMPLES_FACTOR)
+    @given(batches)
+    def check(batches: list[list[PublishRequest]]) -> None:
         clock = ManualClock()
-        together, alone = Side(fresh.new(clock)), Side(fresh.new(clock, 1))
+        batched, single = PublishingDatabase(fresh.new(clock)), PublishingDatabase(fresh.new(clock, 1))
         try:
-            for each in asked:
-                outcomes = together.database.write_now(carry_out, each), alone.database.write_now(one_by_one, each)
-                # First the rows, whose order gives the names theirs.
-                assert together.state() == alone.state()
-                assert together.shown(outcomes[0]) == alone.shown(outcomes[1])
+            for batch in batches:
+                outcomes = (
+                    batched.database.write_now(publish_batch, batch),
+                    single.database.write_now(publish_one_by_one, batch),
+                )
+                # The rows first: their order determines the numbers of the ids.
+                assert batched.state() == single.state()
+                assert batched.texts(outcomes[0]) == single.texts(outcomes[1])
         finally:
-            together.database.close()
-            alone.database.close()
+            batched.database.close()
+            single.database.close()
 
     check()

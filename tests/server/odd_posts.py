@@ -1,9 +1,9 @@
-"""ACKs that are hardly ever sent so: each is in some way not quite as an ACK should be.
+"""Unusual ACKs: each one deviates in one way from a usual ACK.
 
-`{token}` stands for the collector's token, `{id}` for a command that it holds.
+`{token}` stands for the token of the collector, `{id}` for a command that it has leased.
 """
 
-from tests.server.edge_lane import BASE
+from tests.server.fast_lane_collector import BASE
 
 BODY = b'{"status":"succeeded"}'
 LENGTH = b"Content-Length: %d" % len(BODY)

@@ -1,9 +1,9 @@
-"""Requests that are hardly ever sent: each is in some way not quite as a poll should be.
+"""Unusual requests: each one deviates in one way from a usual poll.
 
-`{token}` and `{cursor}` stand for a device's token and the cursor at which it has nothing new.
+`{token}` and `{cursor}` stand for the token of a device and its newest cursor.
 """
 
-from tests.server.lane import PATH
+from tests.server.fast_lane_device import PATH
 
 
 def with_line(line: bytes) -> bytes:

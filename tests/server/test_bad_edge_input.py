@@ -1,5 +1,7 @@
-"""What collectors and operators of edge commands can send wrong beyond single fields: batches, free-form values, and
-bodies that come packed. Refused or told of, never a 5xx; and what was accepted can be handed on."""
+"""Invalid input of collectors and operators beyond single fields: batches, free-form values, compressed bodies.
+
+It is refused or reported, never a 5xx; and accepted input can be delivered and listed.
+"""
 
 import gzip
 import json
@@ -11,30 +13,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from restante.web.routes import Route
-from tests.examples import TIMES
-from tests.server.good_edge_bodies import READ_BY_THEMSELVES
-from tests.server.inhabited import Inhabited, fill_path
-from tests.server.knocker import JSON, Knocker, check_refusal
-from tests.server.route_table import every_route, route_name
+from tests.examples import EXAMPLES_FACTOR
+from tests.server.populated_server import PopulatedServer, fill_path
+from tests.server.route_caller import JSON, RouteCaller, check_error
+from tests.server.route_table import every_route, route_name, route_named
+from tests.server.valid_edge_bodies import HANDLER_DECODED_BODIES
 
 NESTED = 100_000
-BATCHES = [route for route in every_route() if (route.method, route.path) in READ_BY_THEMSELVES]
-TELEMETRY = [route for route in BATCHES if "/telemetry/" in route.path]
-UNPACKED_BYTES_MAX = 8 * 1024 * 1024
+BATCHES = [route for route in every_route() if (route.method, route.path) in HANDLER_DECODED_BODIES]
+TELEMETRY = [route for route in BATCHES if "/safety/" not in route.path]
+DECOMPRESSED_BYTES_MAX = 8 * 1024 * 1024
 
 
 @pytest.fixture(scope="module")
-def knocker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Knocker]:
-    inhabited = Inhabited(tmp_path_factory.mktemp("bad_edge_input"))
-    yield Knocker(inhabited)
-    inhabited.close()
+def caller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RouteCaller]:
+    server = PopulatedServer(tmp_path_factory.mktemp("bad_edge_input"))
+    yield RouteCaller(server)
+    server.close()
 
 
-def route_called(name: str) -> Route:
-    return next(route for route in every_route() if route_name(route) == name)
-
-
-NO_BATCH = {
+INVALID_BATCHES = {
     "nothing": b"",
     "an open brace": b"{",
     "a word": b"nope",
@@ -56,49 +54,49 @@ NO_BATCH = {
 
 
 @pytest.mark.parametrize("route", BATCHES, ids=route_name)
-def test_what_is_no_batch(knocker: Knocker, route: Route) -> None:
-    before = knocker.things_there()
-    for name, content in NO_BATCH.items():
-        answer = knocker.send(route, content)
-        assert answer.status_code == 400, f"{name}: {answer.text[:300]}"
-        check_refusal(answer, 400)
-    assert knocker.things_there() == before
+def test_body_that_is_no_batch_is_refused(caller: RouteCaller, route: Route) -> None:
+    before = caller.database_content()
+    for name, content in INVALID_BATCHES.items():
+        response = caller.send(route, content)
+        assert response.status_code == 400, f"{name}: {response.text[:300]}"
+        check_error(response, 400)
+    assert caller.database_content() == before
 
 
 @pytest.mark.parametrize("route", BATCHES, ids=route_name)
-def test_another_content_type(knocker: Knocker, route: Route) -> None:
-    content = json.dumps(knocker.body(route)).encode()
-    before = knocker.things_there()
+def test_other_content_type_is_refused(caller: RouteCaller, route: Route) -> None:
+    content = json.dumps(caller.body(route)).encode()
+    before = caller.database_content()
     for media_type in ("text/plain", "application/jsonx", "", "application/gzip"):
-        check_refusal(knocker.send(route, content, {"content-type": media_type}), 415)
+        check_error(caller.send(route, content, {"content-type": media_type}), 415)
     for encoding in ("br", "gzip, gzip", "deflate", "zstd"):
-        check_refusal(knocker.send(route, content, {**JSON, "content-encoding": encoding}), 415)
-    assert knocker.things_there() == before
+        check_error(caller.send(route, content, {**JSON, "content-encoding": encoding}), 415)
+    assert caller.database_content() == before
 
 
 @pytest.mark.parametrize("route", BATCHES, ids=route_name)
-def test_packed_badly(knocker: Knocker, route: Route) -> None:
-    packed = gzip.compress(json.dumps(knocker.body(route)).encode())
-    before = knocker.things_there()
+def test_invalid_gzip_is_refused(caller: RouteCaller, route: Route) -> None:
+    packed = gzip.compress(json.dumps(caller.body(route)).encode())
+    before = caller.database_content()
     for content in (b"", b"\x1f\x8b", packed[:-1], packed[:20], packed + b"more", b"{}", packed[:-8] + b"\0" * 8):
-        check_refusal(knocker.send(route, content, {**JSON, "content-encoding": "gzip"}), 400, "body")
-    assert knocker.things_there() == before
+        check_error(caller.send(route, content, {**JSON, "content-encoding": "gzip"}), 400, "body")
+    assert caller.database_content() == before
 
 
 @pytest.mark.parametrize("route", BATCHES, ids=route_name)
-def test_too_large(knocker: Knocker, route: Route) -> None:
-    most = knocker.inhabited.node.settings.body_bytes_max
-    before = knocker.things_there()
-    check_refusal(knocker.send(route, b" " * (most + 1)), 413)
-    bomb = gzip.compress(b" " * (UNPACKED_BYTES_MAX + 1))
+def test_too_large_batch_is_refused(caller: RouteCaller, route: Route) -> None:
+    most = caller.server.node.settings.body_bytes_max
+    before = caller.database_content()
+    check_error(caller.send(route, b" " * (most + 1)), 413)
+    bomb = gzip.compress(b" " * (DECOMPRESSED_BYTES_MAX + 1))
     assert len(bomb) < most
-    check_refusal(knocker.send(route, bomb, {**JSON, "content-encoding": "gzip"}), 413)
+    check_error(caller.send(route, bomb, {**JSON, "content-encoding": "gzip"}), 413)
     many = json.dumps({"records": [1] * 10_001, "events": [1] * 1001}).encode()
-    check_refusal(knocker.send(route, many), 413)
-    assert knocker.things_there() == before
+    check_error(caller.send(route, many), 413)
+    assert caller.database_content() == before
 
 
-# What a field of a record or an event may be sent as, however wrong.
+# Unusual raw values for fields of a record or an event.
 ODD_VALUES: list[bytes] = [
     *(b"null", b"true", b"0", b"-1", b"1.5", b"1e2", b"1e400", b"-1e400", b"-0.0", b"1" * 30, b"1" * 5000),
     *(str(number).encode() for number in (2**53, 2**63 - 1, 2**63, 2**64, 2**70)),
@@ -114,21 +112,21 @@ def with_odd_value(entry: dict[str, Any], name: str, value: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("route", BATCHES, ids=route_name)
-def test_odd_values_in_one_entry_cost_no_other(knocker: Knocker, route: Route) -> None:
-    """Where the JSON as such is whole, the good neighbour is kept."""
-    body = knocker.body(route)
-    listed = "records" if route in TELEMETRY else "events"
-    good = body[listed][0]
-    for name in good:
+def test_invalid_entry_does_not_affect_valid_entry(caller: RouteCaller, route: Route) -> None:
+    """If the JSON itself is valid, the valid entry of the batch is kept."""
+    body = caller.body(route)
+    list_name = "records" if route in TELEMETRY else "events"
+    valid = body[list_name][0]
+    for name in valid:
         for value in ODD_VALUES:
-            entries = b"[%b,%b]" % (json.dumps(good).encode(), with_odd_value(good, name, value))
-            answer = knocker.send(route, b'{"%b":%b}' % (listed.encode(), entries))
-            assert answer.status_code in (200, 207, 400), f"{name} {value[:40]!r}: {answer.text[:300]}"
-            if answer.status_code == 400:
-                check_refusal(answer, 400)
+            entries = b"[%b,%b]" % (json.dumps(valid).encode(), with_odd_value(valid, name, value))
+            response = caller.send(route, b'{"%b":%b}' % (list_name.encode(), entries))
+            assert response.status_code in (200, 207, 400), f"{name} {value[:40]!r}: {response.text[:300]}"
+            if response.status_code == 400:
+                check_error(response, 400)
             else:
-                assert answer.json()["processed"] >= 1, f"{name} {value[:40]!r}: {answer.text[:300]}"
-    check_all_can_be_read(knocker)
+                assert response.json()["processed"] >= 1, f"{name} {value[:40]!r}: {response.text[:300]}"
+    check_all_can_be_read(caller)
 
 
 DEPTHS = [10, 15, 16, 17, 100, 300, 480, 500, 900, *range(960, 1004, 2), 1100, 5000]
@@ -153,31 +151,31 @@ FREE_FORM_CASES = [(name, body) for name, bodies in FREE_FORM.items() for body i
 
 @pytest.mark.parametrize(("name", "body"), FREE_FORM_CASES)
 @pytest.mark.parametrize("nesting", [(b"[", b"]"), (b'{"a":', b"}")], ids=["lists", "objects"])
-def test_free_form_values_may_be_nested_as_deep_as_anybody_likes(
-    knocker: Knocker, name: str, body: bytes, nesting: tuple[bytes, bytes]
+def test_deeply_nested_free_form_values_cause_no_server_error(
+    caller: RouteCaller, name: str, body: bytes, nesting: tuple[bytes, bytes]
 ) -> None:
-    route = route_called(name)
-    knocker.renew(route)
-    edge = knocker.things.edge
+    route = route_named(name)
+    caller.add_new_resources(route)
+    edge = caller.resources.edge
     filled = body.replace(b"{site}", b"%d" % edge.site_id).replace(b"{miner}", b"%d" % edge.miner_id)
     for depth in DEPTHS:
         inner = nesting[0] * depth + b"1" + nesting[1] * depth
-        answer = knocker.send(route, filled.replace(b"{n}", b"%d" % depth).replace(b"*", inner))
-        assert answer.status_code < 500, f"{depth}: {answer.text}"
-        if answer.status_code >= 400:
-            check_refusal(answer, answer.status_code)
-    check_all_can_be_read(knocker)
+        response = caller.send(route, filled.replace(b"{n}", b"%d" % depth).replace(b"*", inner))
+        assert response.status_code < 500, f"{depth}: {response.text}"
+        if response.status_code >= 400:
+            check_error(response, response.status_code)
+    check_all_can_be_read(caller)
 
 
-def check_all_can_be_read(knocker: Knocker) -> None:
-    """Whatever was accepted can be handed on: to collectors, and to operators in every list."""
-    site = f"site_id={knocker.things.edge.site_id}"
+def check_all_can_be_read(caller: RouteCaller) -> None:
+    """Check that accepted input can be delivered to collectors and shown to operators in every list."""
+    site = f"site_id={caller.resources.edge.site_id}"
     for route in every_route():
         if route.method == "GET" and route.path.startswith("/api/edge/"):
-            path = fill_path(route, knocker.things)
+            path = fill_path(route, caller.resources)
             takes_site = any(query.name == "site_id" for query in route.query)
-            answer = knocker.ask(route, f"{path}?{site}" if takes_site else path)
-            assert answer.status_code == 200, f"{route_name(route)}: {answer.text[:300]}"
+            response = caller.request(route, f"{path}?{site}" if takes_site else path)
+            assert response.status_code == 200, f"{route_name(route)}: {response.text[:300]}"
 
 
 HUGE = {
@@ -190,14 +188,16 @@ HUGE = {
 
 @pytest.mark.parametrize("name", HUGE)
 @pytest.mark.parametrize("signature", [b"", b'"signature":"00",'], ids=["not signed", "signed"])
-def test_odd_values_in_fields_that_nobody_reads(knocker: Knocker, name: str, signature: bytes) -> None:
-    """A signature covers what is not read, too: what cannot be written again was not signed."""
-    route = route_called("POST /api/edge/v1/commands/{command_id}/ack")
-    knocker.renew(route)
-    answer = knocker.send(route, b'{"status":"running",%b"unknown":%b}' % (signature, HUGE[name]))
-    assert answer.status_code in ((400, 401) if signature else (200, 400)), answer.text
-    if answer.status_code >= 400:
-        check_refusal(answer, answer.status_code)
+def test_unusual_values_in_unknown_fields_cause_no_server_error(
+    caller: RouteCaller, name: str, signature: bytes
+) -> None:
+    """A signature also covers unknown fields: a value that cannot be written again cannot have been signed."""
+    route = route_named("POST /api/edge/v1/commands/{command_id}/ack")
+    caller.add_new_resources(route)
+    response = caller.send(route, b'{"status":"running",%b"unknown":%b}' % (signature, HUGE[name]))
+    assert response.status_code in ((400, 401) if signature else (200, 400)), response.text
+    if response.status_code >= 400:
+        check_error(response, response.status_code)
 
 
 JSON_VALUES = st.recursive(
@@ -208,20 +208,24 @@ JSON_VALUES = st.recursive(
 
 
 @pytest.mark.parametrize("route", BATCHES, ids=route_name)
-def test_random_batches(knocker: Knocker, route: Route) -> None:
-    good = knocker.body(route)
-    listed = "records" if route in TELEMETRY else "events"
-    names = sorted(good[listed][0])
-    entries = st.dictionaries(st.sampled_from(names), JSON_VALUES).map(lambda some: {**good[listed][0], **some})
-    batches = st.lists(entries | JSON_VALUES, max_size=5).map(lambda some: {**good, "record_count": None, listed: some})
+def test_random_batches_cause_no_server_error(caller: RouteCaller, route: Route) -> None:
+    valid = caller.body(route)
+    list_name = "records" if route in TELEMETRY else "events"
+    names = sorted(valid[list_name][0])
+    entries = st.dictionaries(st.sampled_from(names), JSON_VALUES).map(
+        lambda changes: {**valid[list_name][0], **changes}
+    )
+    batches = st.lists(entries | JSON_VALUES, max_size=5).map(
+        lambda changes: {**valid, "record_count": None, list_name: changes}
+    )
 
-    @settings(max_examples=50 * TIMES, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=50 * EXAMPLES_FACTOR, deadline=None, suppress_health_check=list(HealthCheck))
     @given(batches | JSON_VALUES)
-    def knock(body: Any) -> None:
-        answer = knocker.send(route, json.dumps(body).encode())
-        assert answer.status_code < 500, answer.text
-        if answer.status_code >= 400:
-            check_refusal(answer, answer.status_code)
+    def check(body: Any) -> None:
+        response = caller.send(route, json.dumps(body).encode())
+        assert response.status_code < 500, response.text
+        if response.status_code >= 400:
+            check_error(response, response.status_code)
 
-    knock()
-    check_all_can_be_read(knocker)
+    check()
+    check_all_can_be_read(caller)

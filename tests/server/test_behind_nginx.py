@@ -1,4 +1,4 @@
-"""A real nginx in front that terminates mutual TLS and passes the certificate on; and who tries to do without it."""
+"""A real nginx in front that terminates mutual TLS and passes the certificate on; and attempts to bypass it."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from urllib.parse import urlencode
 
 import pytest
 
-from restante.events import clients
-from restante.events.clients import Registration
-from restante.server.access_setting_kinds import Addresses
-from tests.pki import TPP_DN, Pair, pki
-from tests.server.serving import PATIENCE_SECONDS, Served, Wire, WireAnswer
-from tests.server.tls_wire import TlsWire, post
+from restante.events.clients import clients
+from restante.events.clients.clients import ClientRegistration
+from restante.server.config.setting_types import NetworkList
+from tests.pki import TPP_DN, CertificateFiles, pki
+from tests.server.live_server import TIMEOUT_SECONDS, LiveServer, RawConnection, RawResponse
+from tests.server.tls_connection import TlsConnection, post
 
 NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 FORM = "application/x-www-form-urlencoded"
@@ -28,8 +28,8 @@ POLL = b'{"returnImmediately":true}'
 pytestmark = pytest.mark.skipif(not Path(NGINX).exists(), reason="nginx is not installed")
 
 
-class Front(NamedTuple):
-    served: Served
+class NginxFront(NamedTuple):
+    server: LiveServer
     port: int
 
 
@@ -52,7 +52,7 @@ http {{
         ssl_client_certificate {authority.certificate};
         ssl_verify_client optional;
         location / {{
-            proxy_pass http://127.0.0.1:{behind};
+            proxy_pass http://127.0.0.1:{upstream_port};
             proxy_http_version 1.1;
             proxy_set_header Connection "";
             proxy_set_header Host $host;
@@ -64,39 +64,41 @@ http {{
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return int(sock.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
-def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NginxFront]:
     folder = tmp_path_factory.mktemp("nginx")
-    trusted = Addresses().read("127.0.0.1")
-    served = Served(folder, trusted_proxies=trusted, public_url="https://localhost")
-    write = served.node.database.write_now
-    write(clients.add, Registration("n", "tls_client_auth", "tpp", subject_dn=TPP_DN))
-    process, port = started(folder, served.fast_port)
+    trusted = NetworkList().parse("127.0.0.1")
+    server = LiveServer(folder, trusted_proxies=trusted, public_url="https://localhost")
+    write = server.node.database.write_now
+    write(clients.add, ClientRegistration("n", "tls_client_auth", "tpp", subject_dn=TPP_DN))
+    process, port = start_nginx(folder, server.fast_port)
     try:
-        yield Front(served, port)
+        yield NginxFront(server, port)
     finally:
         process.terminate()
-        process.wait(PATIENCE_SECONDS)
-        served.close()
+        process.wait(TIMEOUT_SECONDS)
+        server.close()
 
 
-def started(folder: Path, behind: int) -> tuple[subprocess.Popen[bytes], int]:
-    """nginx on a port that was free a moment ago: if somebody was faster, on another one."""
+def start_nginx(folder: Path, upstream_port: int) -> tuple[subprocess.Popen[bytes], int]:
+    """Start nginx on a free port; if another process took the port meanwhile, on another one."""
     for _ in range(5):
         port = free_port()
         config = folder / "nginx.conf"
         config.write_text(
-            CONFIG.format(folder=folder, port=port, behind=behind, server=pki().server, authority=pki().authority)
+            CONFIG.format(
+                folder=folder, port=port, upstream_port=upstream_port, server=pki().server, authority=pki().authority
+            )
         )
         command = [NGINX, "-c", str(config), "-p", str(folder), "-e", str(folder / "error.log")]
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
         if is_listening(process, port):
             return process, port
-        process.wait(PATIENCE_SECONDS)
+        process.wait(TIMEOUT_SECONDS)
     raise AssertionError((folder / "error.log").read_text())
 
 
@@ -114,13 +116,13 @@ def is_listening(process: "subprocess.Popen[bytes]", port: int) -> bool:
     return False
 
 
-def through(front: Front, certificate: Pair | None, request: bytes) -> WireAnswer:
-    with TlsWire(front.port, certificate) as wire:
+def send_through(front: NginxFront, certificate: CertificateFiles | None, request: bytes) -> RawResponse:
+    with TlsConnection(front.port, certificate) as wire:
         wire.send(request)
-        # nginx spells headers in its own way.
+        # nginx spells header names differently, so http.client parses the response.
         response = HTTPResponse(wire.socket)
         response.begin()
-        return WireAnswer(response.status, [], response.read())
+        return RawResponse(response.status, [], response.read())
 
 
 def token_request(*lines: str) -> bytes:
@@ -128,58 +130,60 @@ def token_request(*lines: str) -> bytes:
     return post("/token", form, *lines, media_type=FORM)
 
 
-def token(front: Front) -> str:
-    answer = through(front, pki().tpp, token_request())
-    assert answer.status == 200, answer.body
-    return str(json.loads(answer.body)["access_token"])
+def token(front: NginxFront) -> str:
+    response = send_through(front, pki().tpp, token_request())
+    assert response.status == 200, response.body
+    return str(json.loads(response.body)["access_token"])
 
 
-def poll(given: str, *lines: str) -> bytes:
-    return post("/events", POLL, f"Authorization: Bearer {given}", *lines)
+def poll(access_token: str, *lines: str) -> bytes:
+    return post("/events", POLL, f"Authorization: Bearer {access_token}", *lines)
 
 
-def test_the_certificate_arrives(front: Front) -> None:
-    given = token(front)
-    assert through(front, pki().tpp, poll(given)).status == 200
+def test_certificate_is_passed_on(front: NginxFront) -> None:
+    access_token = token(front)
+    assert send_through(front, pki().tpp, poll(access_token)).status == 200
     for other in (pki().other_tpp, None):
-        assert through(front, other, poll(given)).status == 401
+        assert send_through(front, other, poll(access_token)).status == 401
 
 
-def test_what_the_client_says_of_itself_is_replaced(front: Front) -> None:
-    claim = f"Client-Cert: {pki().tpp.header}"
+def test_clients_own_header_is_replaced(front: NginxFront) -> None:
+    forged = f"Client-Cert: {pki().tpp.header}"
     for other in (pki().other_tpp, None):
-        assert through(front, other, token_request(claim)).status == 401
-        assert through(front, other, poll(token(front), claim)).status == 401
+        assert send_through(front, other, token_request(forged)).status == 401
+        assert send_through(front, other, poll(token(front), forged)).status == 401
 
 
 @pytest.mark.parametrize("name", ["expired", "foreign"])
-def test_a_certificate_that_nginx_refuses_gets_nowhere(front: Front, name: str) -> None:
-    assert through(front, getattr(pki(), name), token_request()).status == 400
+def test_certificate_refused_by_nginx_is_refused(front: NginxFront, name: str) -> None:
+    assert send_through(front, getattr(pki(), name), token_request()).status == 400
 
 
-def test_the_form_of_rfc_9440_from_a_trusted_address(front: Front) -> None:
-    with Wire(front.served.fast_port) as wire:
-        answer = wire.ask(token_request(f"Client-Cert: {pki().tpp.header}"))
-        assert answer.status == 200, answer.body
-        given = json.loads(answer.body)["access_token"]
-        assert wire.ask(poll(given, f"Client-Cert: {pki().tpp.header}")).status == 200
-        assert wire.ask(poll(given, f"Client-Cert: {pki().other_tpp.header}")).status == 401
-        assert wire.ask(poll(given, "Client-Cert: nonsense")).status == 401
-        assert wire.ask(poll(given)).status == 401
-        assert wire.ask(poll(given, *[f"Client-Cert: {pki().tpp.header}"] * 2)).status == 401
+def test_rfc_9440_header_from_trusted_address_is_accepted(front: NginxFront) -> None:
+    with RawConnection(front.server.fast_port) as wire:
+        response = wire.request(token_request(f"Client-Cert: {pki().tpp.header}"))
+        assert response.status == 200, response.body
+        access_token = json.loads(response.body)["access_token"]
+        assert wire.request(poll(access_token, f"Client-Cert: {pki().tpp.header}")).status == 200
+        assert wire.request(poll(access_token, f"Client-Cert: {pki().other_tpp.header}")).status == 401
+        assert wire.request(poll(access_token, "Client-Cert: nonsense")).status == 401
+        assert wire.request(poll(access_token)).status == 401
+        assert wire.request(poll(access_token, *[f"Client-Cert: {pki().tpp.header}"] * 2)).status == 401
 
 
-def test_who_passes_the_proxy_by_cannot_claim_a_certificate(tmp_path: Path) -> None:
-    """The attacker calls the server itself, from an address that is not the proxy's."""
-    served = Served(tmp_path, trusted_proxies=Addresses().read("192.0.2.1"), public_url="https://localhost")
+def test_header_from_untrusted_address_is_refused(tmp_path: Path) -> None:
+    """The attacker calls the server directly, from an address that is not the proxy's."""
+    server = LiveServer(tmp_path, trusted_proxies=NetworkList().parse("192.0.2.1"), public_url="https://localhost")
     try:
-        served.node.database.write_now(clients.add, Registration("n", "tls_client_auth", "tpp", subject_dn=TPP_DN))
-        with served.connect() as wire:
-            refused = wire.ask(token_request(f"Client-Cert: {pki().tpp.header}"))
+        server.node.database.write_now(
+            clients.add, ClientRegistration("n", "tls_client_auth", "tpp", subject_dn=TPP_DN)
+        )
+        with server.connect() as wire:
+            refused = wire.request(token_request(f"Client-Cert: {pki().tpp.header}"))
         assert (refused.status, json.loads(refused.body)["error"]) == (400, "invalid_request")
     finally:
-        served.close()
+        server.close()
 
 
-def test_who_needs_no_certificate_gets_through_without(front: Front) -> None:
-    assert through(front, None, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").status == 200
+def test_open_route_needs_no_certificate(front: NginxFront) -> None:
+    assert send_through(front, None, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").status == 200

@@ -1,4 +1,4 @@
-"""Access tokens bound to certificates, polled with: over TLS of our own, through fast lane and application."""
+"""Polls with access tokens bound to certificates, over the server's own TLS, in the fast lane and the application."""
 
 import json
 from collections.abc import Iterator
@@ -6,13 +6,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from restante.events import clients
-from restante.events.clients import Registration
-from tests.events import bank
-from tests.events.keys import assertion, assertion_form, jwks
-from tests.pki import TPP_DN, Pair, pki
-from tests.server.serving import Served, WireAnswer
-from tests.server.tls_wire import SETTINGS, TlsWire, post
+from restante.events.clients import clients
+from restante.events.clients.clients import ClientRegistration
+from tests.events import inbox_fixture
+from tests.events.client_keys import assertion, assertion_form, jwks
+from tests.pki import TPP_DN, CertificateFiles, pki
+from tests.server.live_server import LiveServer, RawResponse
+from tests.server.tls_connection import SETTINGS, TlsConnection, post
 
 FORM = "application/x-www-form-urlencoded"
 POLL = b'{"returnImmediately":true}'
@@ -21,85 +21,85 @@ WAYS = {"fast lane": (), "application": ("X-Unknown: 1",)}
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    served = Served(tmp_path_factory.mktemp("bound"), public_url="https://localhost", **SETTINGS)
-    write = served.node.database.write_now
-    write(clients.add, Registration("n", "tls_client_auth", "tpp", subject_dn=TPP_DN))
-    write(clients.add, Registration("n", "tls_client_auth", "two", subject_dn="CN=tpp two,O=Other TPP Ltd,C=GB"))
-    write(clients.add, Registration("n", "private_key_jwt", "by-key", jwks=jwks("ec-1")))
-    yield served
-    served.close()
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    server = LiveServer(tmp_path_factory.mktemp("bound"), public_url="https://localhost", **SETTINGS)
+    write = server.node.database.write_now
+    write(clients.add, ClientRegistration("n", "tls_client_auth", "tpp", subject_dn=TPP_DN))
+    write(clients.add, ClientRegistration("n", "tls_client_auth", "two", subject_dn="CN=tpp two,O=Other TPP Ltd,C=GB"))
+    write(clients.add, ClientRegistration("n", "private_key_jwt", "by-key", jwks=jwks("ec-1")))
+    yield server
+    server.close()
 
 
-def token(served: Served, certificate: Pair, form: dict[str, str]) -> str:
-    with TlsWire(served.fast_port, certificate) as wire:
-        answer = wire.ask(post("/token", urlencode(form).encode(), media_type=FORM))
-    assert answer.status == 200, answer.body
-    return str(json.loads(answer.body)["access_token"])
+def token(server: LiveServer, certificate: CertificateFiles, form: dict[str, str]) -> str:
+    with TlsConnection(server.fast_port, certificate) as wire:
+        response = wire.request(post("/token", urlencode(form).encode(), media_type=FORM))
+    assert response.status == 200, response.body
+    return str(json.loads(response.body)["access_token"])
 
 
-def tls_token(served: Served, certificate: Pair, client_id: str) -> str:
-    return token(served, certificate, {"grant_type": "client_credentials", "client_id": client_id})
+def tls_token(server: LiveServer, certificate: CertificateFiles, client_id: str) -> str:
+    return token(server, certificate, {"grant_type": "client_credentials", "client_id": client_id})
 
 
-def poll(served: Served, certificate: Pair | None, given: str, *lines: str) -> WireAnswer:
-    with TlsWire(served.fast_port, certificate) as wire:
-        return wire.ask(post("/events", POLL, f"Authorization: Bearer {given}", *lines))
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_with_its_certificate_a_token_counts(served: Served, way: str) -> None:
-    given = tls_token(served, pki().tpp, "tpp")
-    assert poll(served, pki().tpp, given, *WAYS[way]).status == 200
+def poll(server: LiveServer, certificate: CertificateFiles | None, access_token: str, *lines: str) -> RawResponse:
+    with TlsConnection(server.fast_port, certificate) as wire:
+        return wire.request(post("/events", POLL, f"Authorization: Bearer {access_token}", *lines))
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_with_another_certificate_or_none_it_does_not(served: Served, way: str) -> None:
-    given = tls_token(served, pki().tpp, "tpp")
-    assert poll(served, pki().tpp, given).status == 200, "it is remembered now"
+def test_bound_token_with_its_certificate_is_accepted(server: LiveServer, way: str) -> None:
+    access_token = tls_token(server, pki().tpp, "tpp")
+    assert poll(server, pki().tpp, access_token, *WAYS[way]).status == 200
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_bound_token_with_other_certificate_is_refused(server: LiveServer, way: str) -> None:
+    access_token = tls_token(server, pki().tpp, "tpp")
+    assert poll(server, pki().tpp, access_token).status == 200, "the token is cached now"
     for certificate in (pki().other_tpp, None):
-        refused = poll(served, certificate, given, *WAYS[way])
+        refused = poll(server, certificate, access_token, *WAYS[way])
         assert (refused.status, refused.body) == (401, b"")
         assert refused.header(b"www-authenticate") is not None
-    forged = poll(served, pki().other_tpp, given, f"Client-Cert: {pki().tpp.header}")
+    forged = poll(server, pki().other_tpp, access_token, f"Client-Cert: {pki().tpp.header}")
     assert forged.status == 401
 
 
-def test_the_fast_lane_answers_bound_tokens_over_their_connection(served: Served) -> None:
-    given = tls_token(served, pki().tpp, "tpp")
-    with TlsWire(served.fast_port, pki().tpp) as wire:
-        request = post("/events", POLL, f"Authorization: Bearer {given}")
-        assert wire.ask(request).status == 200
-    before = served.node.lane.hot_requests
-    with TlsWire(served.fast_port, pki().tpp) as wire:
-        answers = [wire.ask(request) for _ in range(3)]
-    assert [answer.status for answer in answers] == [200] * 3
-    assert served.node.lane.hot_requests == before + 3
+def test_fast_lane_accepts_bound_token_on_its_connection(server: LiveServer) -> None:
+    access_token = tls_token(server, pki().tpp, "tpp")
+    with TlsConnection(server.fast_port, pki().tpp) as wire:
+        request = post("/events", POLL, f"Authorization: Bearer {access_token}")
+        assert wire.request(request).status == 200
+    before = server.node.lane.fast_requests
+    with TlsConnection(server.fast_port, pki().tpp) as wire:
+        responses = [wire.request(request) for _ in range(3)]
+    assert [response.status for response in responses] == [200] * 3
+    assert server.node.lane.fast_requests == before + 3
 
 
-def test_an_assertion_with_a_certificate_gives_a_bound_token(served: Served) -> None:
+def test_assertion_with_certificate_yields_bound_token(server: LiveServer) -> None:
     form = assertion_form(assertion("by-key", "https://localhost/token"))
-    given = token(served, pki().other_tpp, form)
-    assert poll(served, pki().other_tpp, given).status == 200
-    assert poll(served, pki().tpp, given).status == 401
+    access_token = token(server, pki().other_tpp, form)
+    assert poll(server, pki().other_tpp, access_token).status == 200
+    assert poll(server, pki().tpp, access_token).status == 401
 
 
-def test_a_token_bound_to_nothing_counts_for_nothing_here(served: Served) -> None:
-    unbound = served.node.database.write_now(bank.add_client).token
+def test_unbound_token_is_refused(server: LiveServer) -> None:
+    unbound = server.node.database.write_now(inbox_fixture.add_client).token
     for certificate in (pki().tpp, None):
-        assert poll(served, certificate, unbound).status == 401
+        assert poll(server, certificate, unbound).status == 401
 
 
-def test_suspended_and_rotated_clients_are_refused_at_once(served: Served) -> None:
-    write = served.node.database.write_now
-    given = tls_token(served, pki().other_tpp, "two")
-    assert poll(served, pki().other_tpp, given).status == 200
+def test_suspended_and_rotated_clients_are_refused_at_once(server: LiveServer) -> None:
+    write = server.node.database.write_now
+    access_token = tls_token(server, pki().other_tpp, "two")
+    assert poll(server, pki().other_tpp, access_token).status == 200
     write(clients.suspend, "two", "me")
-    served.until(lambda: served.node.client_tokens.cached_count == 0)
-    assert poll(served, pki().other_tpp, given).status == 401
+    server.wait_until(lambda: server.node.identity.client_tokens.cached_count == 0)
+    assert poll(server, pki().other_tpp, access_token).status == 401
     write(clients.resume, "two", "me")
-    again = tls_token(served, pki().other_tpp, "two")
-    assert poll(served, pki().other_tpp, again).status == 200
+    again = tls_token(server, pki().other_tpp, "two")
+    assert poll(server, pki().other_tpp, again).status == 200
     write(clients.rotate, "two", None, "CN=tpp two,O=Other TPP Ltd,C=GB", "me")
-    served.until(lambda: served.node.client_tokens.cached_count == 0)
-    assert poll(served, pki().other_tpp, again).status == 401
+    server.wait_until(lambda: server.node.identity.client_tokens.cached_count == 0)
+    assert poll(server, pki().other_tpp, again).status == 401

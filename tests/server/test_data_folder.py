@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> DataFolder:
     return DataFolder(tmp_path / "deep" / "data")
 
 
-def test_is_made_for_its_owner_alone(folder: DataFolder) -> None:
+def test_folder_is_private_to_its_owner(folder: DataFolder) -> None:
     before = os.umask(0)
     try:
         folder.create()
@@ -37,7 +37,7 @@ def test_is_made_for_its_owner_alone(folder: DataFolder) -> None:
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o750
 
 
-def test_says_where_things_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = DataFolder(Path("data"))
     monkeypatch.chdir("/")
@@ -45,21 +45,21 @@ def test_says_where_things_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert folder.master_key_path == tmp_path / "data" / "master.key"
 
 
-def test_a_second_server_is_refused_and_told_who_runs(folder: DataFolder) -> None:
+def test_second_server_is_refused_with_process_id(folder: DataFolder) -> None:
     with folder.lock():
-        with pytest.raises(AlreadyRunning) as refused, folder.lock():
+        with pytest.raises(AlreadyRunning) as caught, folder.lock():
             pass
-        said = str(refused.value)
-        assert str(folder.path) in said
-        assert f"process {os.getpid()}" in said
-        assert "stop it first" in said
+        message = str(caught.value)
+        assert str(folder.path) in message
+        assert f"process {os.getpid()}" in message
+        assert "stop it first" in message
         with pytest.raises(AlreadyRunning):
             folder.refuse_if_running()
     with folder.lock():
         assert folder.lock_path.read_text() == f"{os.getpid()}\n"
 
 
-def test_knows_whether_a_server_runs(folder: DataFolder) -> None:
+def test_running_pid_names_running_server(folder: DataFolder) -> None:
     assert folder.running_pid() is None
     with folder.lock():
         assert folder.running_pid() == os.getpid()
@@ -69,34 +69,34 @@ def test_knows_whether_a_server_runs(folder: DataFolder) -> None:
     folder.refuse_if_running()
 
 
-def test_the_lock_ends_when_its_holder_fails(folder: DataFolder) -> None:
+def test_lock_ends_when_its_holder_raises(folder: DataFolder) -> None:
     with pytest.raises(RuntimeError), folder.lock():
         raise RuntimeError
     with folder.lock():
         pass
 
 
-def test_another_who_only_asks_does_not_keep_a_server_from_starting(folder: DataFolder) -> None:
+def test_running_pid_does_not_block_lock(folder: DataFolder) -> None:
     folder.create()
     stop = threading.Event()
 
-    def ask_all_the_time() -> None:
+    def read_pid_repeatedly() -> None:
         while not stop.wait(LOCK_PAUSE_SECONDS / 20):
             folder.running_pid()
 
-    asking = threading.Thread(target=ask_all_the_time)
-    asking.start()
+    reader = threading.Thread(target=read_pid_repeatedly)
+    reader.start()
     try:
         for _ in range(50):
             with folder.lock():
                 pass
     finally:
         stop.set()
-        asking.join()
+        reader.join()
 
 
 @pytest.mark.slow
-def test_a_killed_server_does_not_stand_in_the_way(folder: DataFolder) -> None:
+def test_lock_of_killed_server_is_released(folder: DataFolder) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(folder.path)],
         stdin=subprocess.PIPE,

@@ -1,6 +1,6 @@
-"""Polls for events that are hardly ever sent so: the fast lane and uvicorn's own protocol say and do the same.
+"""Unusual polls for events: the fast lane and uvicorn's own protocol respond alike.
 
-The odd ACKs once more, as polls of the same length; then what is odd about polls alone, the interaction id.
+The unusual ACKs again, as polls of the same length; then unusual interaction ids, which only polls have.
 """
 
 import re
@@ -9,20 +9,20 @@ from contextlib import suppress
 
 import pytest
 
-from tests.events import bank
-from tests.server.edge_lane import BASE
+from tests.events import inbox_fixture
+from tests.server.fast_lane_collector import BASE
+from tests.server.live_server import LiveServer, RawResponse, is_refused
 from tests.server.odd_posts import BODY, JSON, ODD_POSTS
-from tests.server.serving import Served, WireAnswer
 
-LAST = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-# As long as the ACKs' body is.
+CLOSING_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+# As long as the body of the ACKs.
 POLL = b'{"maxEvents":0}       '
-AT_ONCE = b'{"returnImmediately":true}'
+RETURN_IMMEDIATELY = b'{"returnImmediately":true}'
 ID = b"x-fapi-interaction-id: 93bac548d2de4546b106880a5018460d"
-_DRAWN = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_RANDOM = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def with_lines(*lines: bytes, body: bytes = AT_ONCE, path: bytes = b"/events") -> bytes:
+def with_lines(*lines: bytes, body: bytes = RETURN_IMMEDIATELY, path: bytes = b"/events") -> bytes:
     length = b"Content-Length: %d" % len(body)
     head = [b"POST %b HTTP/1.1" % path, b"Host: x", b"Authorization: Bearer {token}", JSON, length, *lines, b"", b""]
     return b"\r\n".join(head) + body
@@ -61,78 +61,74 @@ ODD_POLLS = {
 }
 
 
-class Bank:
-    def __init__(self, served: Served) -> None:
-        self.served = served
-        client = served.node.database.write_now(bank.add_client)
+class EventServer:
+    def __init__(self, live_server: LiveServer) -> None:
+        self.live_server = live_server
+        client = live_server.node.database.write_now(inbox_fixture.add_client)
         self.token = client.token.encode()
-        served.wait_for(served.node.client_tokens.verify(client.token, None))
+        live_server.wait_for(live_server.node.identity.client_tokens.verify(client.token, None))
 
-    def exchange(self, port: int, raw: bytes) -> list[WireAnswer]:
-        """Everything the server says to this and to a last request that ends the connection."""
-        answers = []
-        with self.served.connect(port) as wire, suppress(BrokenPipeError, ConnectionResetError, EOFError):
+    def exchange(self, port: int, raw: bytes) -> list[RawResponse]:
+        """All responses to this request, and to a last request that closes the connection."""
+        responses = []
+        with self.live_server.connect(port) as wire, suppress(BrokenPipeError, ConnectionResetError, EOFError):
             wire.send(raw.replace(b"{token}", self.token))
-            answers.append(wire.answer())
-            wire.send(LAST)
-            answers += wire.answers_to_the_end()
-        return [comparable(answer) for answer in answers]
+            responses.append(wire.response())
+            wire.send(CLOSING_REQUEST)
+            responses += wire.responses_until_close()
+        return [comparable(response) for response in responses]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EventServer]:
     folder = tmp_path_factory.mktemp("events")
-    # An empty body is a poll that waits: not here.
-    served = Served(folder, is_still=True, events_poll_burst=1_000_000, events_wait_seconds=0)
-    yield Bank(served)
-    served.close()
+    # Without a wait, because an empty body is a poll that waits.
+    live_server = LiveServer(folder, has_services=False, events_poll_burst=1_000_000, events_wait_seconds=0)
+    yield EventServer(live_server)
+    live_server.close()
 
 
-def comparable(answer: WireAnswer) -> WireAnswer:
-    headers = [(name, _DRAWN.sub(b"*", value)) for name, value in answer.without_date().headers]
-    return answer._replace(headers=headers, body=_DRAWN.sub(b"*", answer.body))
-
-
-def is_refusal(answers: list[WireAnswer]) -> bool:
-    return not answers or (answers[-1].status == 400 and answers[-1].header(b"connection") == b"close")
+def comparable(response: RawResponse) -> RawResponse:
+    headers = [(name, _RANDOM.sub(b"*", value)) for name, value in response.without_date().headers]
+    return response._replace(headers=headers, body=_RANDOM.sub(b"*", response.body))
 
 
 @pytest.mark.parametrize("name", ODD_POLLS)
-def test_both_protocols_say_the_same(server: Bank, name: str) -> None:
+def test_both_protocols_respond_alike(server: EventServer, name: str) -> None:
     raw = ODD_POLLS[name]
-    # Twice by the lane: the second time it may know the form, or even the whole request.
+    # Twice through the fast lane: the second time it may know the template, or even the whole request.
     first, again, plain = (
         server.exchange(port, raw)
-        for port in (server.served.fast_port, server.served.fast_port, server.served.plain_port)
+        for port in (server.live_server.fast_port, server.live_server.fast_port, server.live_server.plain_port)
     )
     for fast in (first, again):
-        if is_refusal(fast) and is_refusal(plain):
+        if is_refused(fast) and is_refused(plain):
             assert fast[:-1] == plain[:-1]
         else:
             assert fast == plain
 
 
-def test_a_poll_that_comes_again_is_answered_at_once(server: Bank) -> None:
-    """The control: without it, the two ways above could be one."""
+def test_repeated_poll_gets_response_from_memory(server: EventServer) -> None:
+    """The control: it proves that the fast lane was used above."""
     raw = with_lines(ID).replace(b"{token}", server.token)
-    lane = server.served.node.lane
-    with server.served.connect() as wire:
+    lane = server.live_server.node.lane
+    with server.live_server.connect() as wire:
         for n in range(4):
             changed = raw.replace(b"93bac548", b"%08x" % n)
-            before = lane.hot_requests
-            answer = wire.ask(changed)
-            assert answer.body == b'{"sets":{},"moreAvailable":false}'
-            assert answer.header(b"x-fapi-interaction-id") == b"%08xd2de4546b106880a5018460d" % n
-            assert lane.hot_requests == before + 1
-        date_line = server.served.call(lane.current_date_line)
-        assert server.served.call(lane.posts.at_once, raw, date_line, wire) is not None
+            before = lane.fast_requests
+            response = wire.request(changed)
+            assert response.body == b'{"sets":{},"moreAvailable":false}'
+            assert response.header(b"x-fapi-interaction-id") == b"%08xd2de4546b106880a5018460d" % n
+            assert lane.fast_requests == before + 1
+        date_line = server.live_server.call(lane.current_date_line)
+        assert server.live_server.call(lane.post_templates.respond_from_memory, raw, date_line, wire) is not None
 
 
-def test_a_poll_may_arrive_in_any_two_pieces(server: Bank) -> None:
+def test_poll_may_arrive_in_two_parts(server: EventServer) -> None:
     raw = with_lines(ID).replace(b"{token}", server.token)
-    with server.served.connect() as wire:
-        whole = wire.ask(raw).without_date()
+    with server.live_server.connect() as wire:
+        whole = wire.request(raw).without_date()
         for cut in range(1, len(raw), 7):
             wire.send(raw[:cut])
-            server.served.call(int)  # the loop has turned: the first piece was read by itself
-            assert wire.ask(raw[cut:]).without_date() == whole, cut
+            server.live_server.call(int)  # one iteration of the event loop: it has read the first part alone
+            assert wire.request(raw[cut:]).without_date() == whole, cut

@@ -1,5 +1,7 @@
-"""ACKs through the fast lane against uvicorn's own protocol with the same application behind it: whatever is sent, both
-say the same, or both refuse. And ACKs in pieces, one behind another, and from clients that hang up."""
+"""ACKs through the fast lane, compared with uvicorn's own protocol in front of the same application.
+
+For any ACK both respond alike, or both refuse it. Also: ACKs in parts, pipelined ACKs, and clients that disconnect.
+"""
 
 import asyncio
 import re
@@ -12,102 +14,100 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from restante.server.post_forms import BODY_BYTES_MAX
-from tests.server.edge_lane import EdgeLane, said
+from restante.server.http.post_templates import BODY_BYTES_MAX
+from tests.server.fast_lane_collector import CollectorServer, decode_body
+from tests.server.live_server import RawConnection, RawResponse, is_refused
 from tests.server.odd_posts import ACK, BODY, ODD_POSTS, OTHER
-from tests.server.serving import Wire, WireAnswer
 
-LAST = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-TURNS = 20
-MOMENT_SECONDS = 0.3
+CLOSING_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+LOOP_ITERATIONS = 20
+SHORT_SECONDS = 0.3
 LATE_SECONDS = 3.0
-# What is drawn at random, and what the clock says.
-_DRAWN = re.compile(rb'[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|cmd_[0-9a-f]{24}|"\d{4}-\d\d-\d\dT[0-9:]+Z"')
+# Random ids, and times.
+_RANDOM = re.compile(rb'[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|cmd_[0-9a-f]{24}|"\d{4}-\d\d-\d\dT[0-9:]+Z"')
 
 
 @pytest.fixture(scope="module")
-def lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeLane]:
-    lane = EdgeLane(tmp_path_factory.mktemp("lane"))
-    yield lane
-    lane.served.close()
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorServer]:
+    server = CollectorServer(tmp_path_factory.mktemp("server"))
+    yield server
+    server.live_server.close()
 
 
 @pytest.fixture
-def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeLane]:
-    """One that cuts slow bodies soon, and connections that are idle."""
-    seconds = {"body_deadline_seconds": MOMENT_SECONDS, "keep_alive_seconds": MOMENT_SECONDS}
-    lane = EdgeLane(tmp_path_factory.mktemp("impatient"), **seconds)
-    yield lane
-    lane.served.close()
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorServer]:
+    """A server with short deadlines for bodies and idle connections."""
+    seconds = {"body_deadline_seconds": SHORT_SECONDS, "keep_alive_seconds": SHORT_SECONDS}
+    server = CollectorServer(tmp_path_factory.mktemp("impatient"), **seconds)
+    yield server
+    server.live_server.close()
 
 
-def fill(raw: bytes, lane: EdgeLane, command_id: bytes) -> bytes:
-    return raw.replace(b"{token}", lane.token).replace(b"{id}", command_id)
+def fill(raw: bytes, server: CollectorServer, command_id: bytes) -> bytes:
+    return raw.replace(b"{token}", server.token).replace(b"{id}", command_id)
 
 
-def exchange(lane: EdgeLane, port: int, raw: bytes) -> tuple[list[WireAnswer], str]:
-    """Everything the server says to this and to a last request that ends the connection; and the command's state."""
-    command_id = lane.lease()
-    answers = []
-    with lane.served.connect(port) as wire, suppress(BrokenPipeError, ConnectionResetError):
-        wire.send(fill(raw, lane, command_id))
-        answers.append(wire.answer())
-        wire.send(LAST)
-        answers += wire.answers_to_the_end()
-    return [comparable(answer) for answer in answers], lane.state(command_id)
+def exchange(server: CollectorServer, port: int, raw: bytes) -> tuple[list[RawResponse], str]:
+    """All responses to this request and to a last one that closes the connection; and the state of the command."""
+    command_id = server.lease()
+    responses = []
+    with server.live_server.connect(port) as wire, suppress(BrokenPipeError, ConnectionResetError):
+        wire.send(fill(raw, server, command_id))
+        responses.append(wire.response())
+        wire.send(CLOSING_REQUEST)
+        responses += wire.responses_until_close()
+    # An ACK may still be on its way to the database when a bad request behind it closes the connection.
+    server.live_server.wait_until_idle()
+    return [comparable(response) for response in responses], server.state(command_id)
 
 
-def comparable(answer: WireAnswer) -> WireAnswer:
-    return answer.without_date()._replace(body=_DRAWN.sub(b"*", answer.body))
-
-
-def is_refusal(answers: list[WireAnswer]) -> bool:
-    return not answers or (answers[-1].status == 400 and answers[-1].header(b"connection") == b"close")
+def comparable(response: RawResponse) -> RawResponse:
+    return response.without_date()._replace(body=_RANDOM.sub(b"*", response.body))
 
 
 @pytest.mark.parametrize("name", ODD_POSTS)
-def test_both_protocols_say_and_do_the_same(lane: EdgeLane, name: str) -> None:
+def test_both_protocols_respond_and_act_alike(server: CollectorServer, name: str) -> None:
     raw = ODD_POSTS[name]
     (fast, fast_state), (plain, plain_state) = (
-        exchange(lane, port, raw) for port in (lane.served.fast_port, lane.served.plain_port)
+        exchange(server, port, raw) for port in (server.live_server.fast_port, server.live_server.plain_port)
     )
-    if is_refusal(fast) and is_refusal(plain):
+    if is_refused(fast) and is_refused(plain):
         fast, plain = fast[:-1], plain[:-1]
     assert fast == plain
     assert fast_state == plain_state
 
 
-def test_an_ack_is_answered_by_the_lane(lane: EdgeLane) -> None:
-    """The control: without it, the two ways above could be one."""
-    with lane.served.connect() as wire:
-        assert said(lane.ask_hot(wire, lane.ack(lane.lease())))["command_status"] == "succeeded"
+def test_ack_is_handled_by_fast_lane(server: CollectorServer) -> None:
+    """The control: it proves that the fast lane was used above."""
+    with server.live_server.connect() as wire:
+        assert decode_body(server.request_fast(wire, server.ack(server.lease())))["command_status"] == "succeeded"
 
 
-def test_an_ack_may_arrive_in_any_two_pieces(lane: EdgeLane) -> None:
-    command_id = lane.lease()
-    raw = lane.ack(command_id)
-    with lane.served.connect() as wire:
-        wire.ask(raw)
-        replayed = wire.ask(raw).without_date()
-        assert said(replayed)["replayed"] is True
+def test_ack_may_arrive_in_two_parts(server: CollectorServer) -> None:
+    command_id = server.lease()
+    raw = server.ack(command_id)
+    with server.live_server.connect() as wire:
+        wire.request(raw)
+        replayed = wire.request(raw).without_date()
+        assert decode_body(replayed)["replayed"] is True
         for cut in range(1, len(raw)):
             wire.send(raw[:cut])
-            lane.served.call(int)  # the loop has turned: the first piece was read by itself
-            assert wire.ask(raw[cut:]).without_date() == replayed, cut
-    assert lane.times_succeeded(command_id) == 1
+            server.live_server.call(int)  # one iteration of the event loop: it has read the first part alone
+            assert wire.request(raw[cut:]).without_date() == replayed, cut
+    assert server.success_count(command_id) == 1
 
 
-def test_every_cut_counts_as_a_first_time_too(lane: EdgeLane) -> None:
-    """Around the end of the headers, where the lane begins to wait for the body: commands of their own."""
-    raw = ACK.replace(b"{token}", lane.token)
-    end = raw.index(b"\r\n\r\n") + len(lane.lease()) - len(b"{id}")
+def test_first_ack_may_arrive_in_two_parts(server: CollectorServer) -> None:
+    """Around the end of the headers, where the fast lane starts to wait for the body, each with a new command."""
+    raw = ACK.replace(b"{token}", server.token)
+    end = raw.index(b"\r\n\r\n") + len(server.lease()) - len(b"{id}")
     for cut in range(end - 2, end + 8):
-        command_id = lane.lease()
-        data = fill(raw, lane, command_id)
-        with lane.served.connect() as wire:
+        command_id = server.lease()
+        data = fill(raw, server, command_id)
+        with server.live_server.connect() as wire:
             wire.send(data[:cut])
-            lane.served.call(int)
-            assert said(wire.ask(data[cut:])) == {
+            server.live_server.call(int)
+            assert decode_body(wire.request(data[cut:])) == {
                 "status": "ok",
                 "command_id": command_id.decode(),
                 "command_status": "succeeded",
@@ -115,99 +115,99 @@ def test_every_cut_counts_as_a_first_time_too(lane: EdgeLane) -> None:
             }
 
 
-def test_an_ack_may_arrive_byte_by_byte(lane: EdgeLane) -> None:
-    command_id = lane.lease()
-    with lane.served.connect() as wire:
-        for byte in lane.ack(command_id):
+def test_ack_may_arrive_byte_by_byte(server: CollectorServer) -> None:
+    command_id = server.lease()
+    with server.live_server.connect() as wire:
+        for byte in server.ack(command_id):
             wire.send(bytes([byte]))
-        assert said(wire.answer())["replayed"] is False
-    assert lane.times_succeeded(command_id) == 1
+        assert decode_body(wire.response())["replayed"] is False
+    assert server.success_count(command_id) == 1
 
 
-def test_a_body_behind_its_headers_is_waited_for_in_the_lane(lane: EdgeLane) -> None:
-    raw = lane.ack(lane.lease())
-    with lane.served.connect() as wire:
-        before = lane.hot_requests
+def test_fast_lane_waits_for_body_after_headers(server: CollectorServer) -> None:
+    raw = server.ack(server.lease())
+    with server.live_server.connect() as wire:
+        before = server.fast_requests
         wire.send(raw[: -len(BODY)])
-        lane.served.call(int)
-        assert lane.hot_requests == before
-        assert said(lane.ask_hot(wire, raw[-len(BODY) :]))["command_status"] == "succeeded"
+        server.live_server.call(int)
+        assert server.fast_requests == before
+        assert decode_body(server.request_fast(wire, raw[-len(BODY) :]))["command_status"] == "succeeded"
 
 
 @pytest.mark.parametrize("size", [BODY_BYTES_MAX, BODY_BYTES_MAX + 1])
-def test_large_bodies_in_pieces(lane: EdgeLane, size: int) -> None:
+def test_large_bodies_may_arrive_in_parts(server: CollectorServer, size: int) -> None:
     body = b'{"status":"succeeded","more":"%b"}' % (b"a" * (size - 32))
     assert len(body) == size
-    raw = lane.ack(lane.lease(), body)
-    before = lane.hot_requests
-    with lane.served.connect() as wire:
+    raw = server.ack(server.lease(), body)
+    before = server.fast_requests
+    with server.live_server.connect() as wire:
         for start in range(0, len(raw), 10_000):
             wire.send(raw[start : start + 10_000])
-            lane.served.call(int)
-        assert said(wire.answer())["command_status"] == "succeeded"
-    assert lane.hot_requests - before == (size <= BODY_BYTES_MAX)
+            server.live_server.call(int)
+        assert decode_body(wire.response())["command_status"] == "succeeded"
+    assert server.fast_requests - before == (size <= BODY_BYTES_MAX)
 
 
 @pytest.mark.parametrize("port", ["fast_port", "plain_port"])
-def test_expect_100_continue(lane: EdgeLane, port: str) -> None:
-    command_id = lane.lease()
-    raw = lane.ack(command_id, BODY, b"Expect: 100-continue")
-    with lane.served.connect(getattr(lane.served, port)) as wire:
-        assert wire.ask(raw[: -len(BODY)]).status == 100
-        assert said(wire.ask(BODY))["command_status"] == "succeeded"
+def test_expect_100_continue_is_honoured(server: CollectorServer, port: str) -> None:
+    command_id = server.lease()
+    raw = server.ack(command_id, BODY, b"Expect: 100-continue")
+    with server.live_server.connect(getattr(server.live_server, port)) as wire:
+        assert wire.request(raw[: -len(BODY)]).status == 100
+        assert decode_body(wire.request(BODY))["command_status"] == "succeeded"
 
 
-def test_a_poll_and_the_ack_of_what_it_found_on_one_connection(lane: EdgeLane) -> None:
-    with lane.served.connect() as wire:
+def test_poll_and_ack_share_one_connection(server: CollectorServer) -> None:
+    with server.live_server.connect() as wire:
         for _ in range(5):
-            command_id = lane.create()
-            polled = said(lane.ask_hot(wire, lane.poll()))
+            command_id = server.create()
+            polled = decode_body(server.request_fast(wire, server.poll()))
             assert [command["command_id"] for command in polled["commands"]] == [command_id]
             body = b'{"status":"succeeded","nonce":"%b"}' % polled["commands"][0]["nonce"].encode()
-            assert said(lane.ask_hot(wire, lane.ack(command_id.encode(), body)))["replayed"] is False
-            assert said(lane.ask_hot(wire, lane.poll()))["commands"] == []
+            assert decode_body(server.request_fast(wire, server.ack(command_id.encode(), body)))["replayed"] is False
+            assert decode_body(server.request_fast(wire, server.poll()))["commands"] == []
 
 
-def test_both_ways_on_one_connection(lane: EdgeLane) -> None:
-    first, second = lane.lease(), lane.lease()
-    with lane.served.connect() as wire:
-        assert wire.ask(OTHER).status == 200
-        assert lane.ask_hot(wire, lane.ack(first)).status == 200
-        assert wire.ask(OTHER).status == 200
-        assert said(wire.ask(lane.ack(second, BODY, b"X-Else: 1")))["command_status"] == "succeeded"
-        assert said(lane.ask_hot(wire, lane.ack(second)))["replayed"] is True
+def test_one_connection_may_use_both_protocols(server: CollectorServer) -> None:
+    first, second = server.lease(), server.lease()
+    with server.live_server.connect() as wire:
+        assert wire.request(OTHER).status == 200
+        assert server.request_fast(wire, server.ack(first)).status == 200
+        assert wire.request(OTHER).status == 200
+        assert decode_body(wire.request(server.ack(second, BODY, b"X-Else: 1")))["command_status"] == "succeeded"
+        assert decode_body(server.request_fast(wire, server.ack(second)))["replayed"] is True
 
 
-def test_what_is_pipelined_is_answered_in_order(lane: EdgeLane) -> None:
-    """A poll that finds something, its neighbour's ACK, something else, and another poll, in one piece."""
-    held, waiting = lane.lease(), lane.create()
-    with lane.served.connect() as wire:
-        wire.send(lane.poll() + lane.ack(held) + OTHER + lane.poll())
-        polled, acked, other, empty = (wire.answer() for _ in range(4))
-    assert [command["command_id"] for command in said(polled)["commands"]] == [waiting]
-    assert said(acked)["command_id"] == held.decode()
+def test_pipelined_requests_are_answered_in_order(server: CollectorServer) -> None:
+    """A poll that finds a command, an ACK, another request, and a second poll, in one part."""
+    leased, waiting = server.lease(), server.create()
+    with server.live_server.connect() as wire:
+        wire.send(server.poll() + server.ack(leased) + OTHER + server.poll())
+        polled, acked, other, empty = (wire.response() for _ in range(4))
+    assert [command["command_id"] for command in decode_body(polled)["commands"]] == [waiting]
+    assert decode_body(acked)["command_id"] == leased.decode()
     assert other.status == 200
-    assert said(empty)["commands"] == []
+    assert decode_body(empty)["commands"] == []
 
 
-def test_an_ack_behind_a_parked_poll_is_answered_after_it(lane: EdgeLane) -> None:
-    held = lane.lease()
-    with lane.served.connect() as wire:
-        wire.send(lane.poll(b"?wait=30"))
-        lane.served.until(lambda: lane.node.commands.poll.bell.waiting_count == 1)
-        wire.send(lane.ack(held))
-        lane.served.call(int)
-        assert lane.state(held) == "dispatched"
-        created = lane.create()
-        polled, acked = wire.answer(), wire.answer()
-    assert [command["command_id"] for command in said(polled)["commands"]] == [created]
-    assert said(acked)["command_status"] == "succeeded"
+def test_ack_after_parked_poll_is_handled_after_it(server: CollectorServer) -> None:
+    leased = server.lease()
+    with server.live_server.connect() as wire:
+        wire.send(server.poll(b"?wait=30"))
+        server.live_server.wait_until(lambda: server.node.commands.poll.parked_count == 1)
+        wire.send(server.ack(leased))
+        server.live_server.call(int)
+        assert server.state(leased) == "dispatched"
+        created = server.create()
+        polled, acked = wire.response(), wire.response()
+    assert [command["command_id"] for command in decode_body(polled)["commands"]] == [created]
+    assert decode_body(acked)["command_status"] == "succeeded"
 
 
 class BusyWriter:
-    """Keeps the writer busy until it is released, so that what is written meanwhile waits."""
+    """Keeps the writer busy until it is released, so that other writes wait."""
 
-    def __init__(self, lane: EdgeLane) -> None:
+    def __init__(self, server: CollectorServer) -> None:
         self._release = threading.Event()
         started = threading.Event()
 
@@ -215,7 +215,7 @@ class BusyWriter:
             started.set()
             self._release.wait(10)
 
-        asyncio.run_coroutine_threadsafe(lane.node.database.write(work), lane.served.loop)
+        asyncio.run_coroutine_threadsafe(server.node.database.write(work), server.live_server.loop)
         assert started.wait(10)
 
     def __enter__(self) -> "BusyWriter":
@@ -225,86 +225,88 @@ class BusyWriter:
         self._release.set()
 
 
-def test_who_hangs_up_while_the_write_is_under_way_harms_nobody(lane: EdgeLane) -> None:
-    """The ACK counts, as one whose answer was lost; the answers to others come."""
-    held = [lane.lease() for _ in range(5)]
+def test_disconnect_during_write_does_not_affect_others(server: CollectorServer) -> None:
+    """The ACK is applied although its response is lost; others get their responses."""
+    leased = [server.lease() for _ in range(5)]
     with ExitStack() as connected, capture_logs() as logged:
-        wires: list[Wire] = [connected.enter_context(lane.served.connect()) for _ in held]
-        with BusyWriter(lane):
-            for wire, command_id in zip(wires, held, strict=True):
-                before = lane.hot_requests
-                wire.send(lane.ack(command_id))
-                lane.served.until(lambda before=before: lane.hot_requests == before + 1)  # type: ignore[misc]
-            connections = lane.node.lane.connections
+        wires: list[RawConnection] = [connected.enter_context(server.live_server.connect()) for _ in leased]
+        with BusyWriter(server):
+            for wire, command_id in zip(wires, leased, strict=True):
+                before = server.fast_requests
+                wire.send(server.ack(command_id))
+                server.live_server.wait_until(lambda before=before: server.fast_requests == before + 1)  # type: ignore[misc]
+            connections = server.node.lane.connections
             for wire in wires[:3]:
                 wire.socket.close()
-            lane.served.until(lambda: lane.node.lane.connections == connections - 3)
-        assert [said(wire.answer())["replayed"] for wire in wires[3:]] == [False, False]
+            server.live_server.wait_until(lambda: server.node.lane.connections == connections - 3)
+        assert [decode_body(wire.response())["replayed"] for wire in wires[3:]] == [False, False]
         assert [line for line in logged if line["log_level"] == "error"] == []
-        # Who comes back and says it again is told that it was heard.
-        assert [said(wires[4].ask(lane.ack(command_id)))["replayed"] for command_id in held] == [True] * 5
+        # A repeated ACK is reported as replayed.
+        assert [decode_body(wires[4].request(server.ack(command_id)))["replayed"] for command_id in leased] == [
+            True
+        ] * 5
 
 
-def test_a_poll_whose_client_hung_up_before_the_claim_claims_nothing(lane: EdgeLane) -> None:
-    command_id = lane.create()
-    connections = lane.node.lane.connections
-    with BusyWriter(lane):
-        with lane.served.connect() as wire:
-            before = lane.hot_requests
-            wire.send(lane.poll())
-            lane.served.until(lambda: lane.hot_requests == before + 1)
-        lane.served.until(lambda: lane.node.lane.connections == connections)
-    with lane.served.connect() as wire:
-        found = said(wire.ask(lane.poll()))["commands"]
-    assert [(command["command_id"], command["attempt"]) for command in found] == [(command_id, 1)]
+def test_disconnect_before_claim_claims_nothing(server: CollectorServer) -> None:
+    command_id = server.create()
+    connections = server.node.lane.connections
+    with BusyWriter(server):
+        with server.live_server.connect() as wire:
+            before = server.fast_requests
+            wire.send(server.poll())
+            server.live_server.wait_until(lambda: server.fast_requests == before + 1)
+        server.live_server.wait_until(lambda: server.node.lane.connections == connections)
+    with server.live_server.connect() as wire:
+        commands = decode_body(wire.request(server.poll()))["commands"]
+    assert [(command["command_id"], command["attempt"]) for command in commands] == [(command_id, 1)]
 
 
-def test_who_hangs_up_within_the_body_has_said_nothing(lane: EdgeLane) -> None:
-    command_id = lane.lease()
-    connections = lane.node.lane.connections
-    with lane.served.connect() as wire:
-        wire.send(lane.ack(command_id)[:-1])
-        lane.served.until(lambda: lane.node.lane.connections == connections + 1)
-    lane.served.until(lambda: lane.node.lane.connections == connections)
-    assert lane.state(command_id) == "dispatched"
+def test_disconnect_within_body_changes_nothing(server: CollectorServer) -> None:
+    command_id = server.lease()
+    connections = server.node.lane.connections
+    with server.live_server.connect() as wire:
+        wire.send(server.ack(command_id)[:-1])
+        server.live_server.wait_until(lambda: server.node.lane.connections == connections + 1)
+    server.live_server.wait_until(lambda: server.node.lane.connections == connections)
+    assert server.state(command_id) == "dispatched"
 
 
-def test_a_body_that_does_not_come_is_cut(impatient: EdgeLane) -> None:
+def test_missing_body_times_out(impatient: CollectorServer) -> None:
     command_id = impatient.lease()
-    with impatient.served.connect() as wire:
+    with impatient.live_server.connect() as wire:
         wire.send(impatient.ack(command_id)[:-1])
-        cut = wire.answer()
+        timed_out = wire.response()
         assert wire.is_closed_by_server()
-    assert cut.status == 408
+    assert timed_out.status == 408
     assert impatient.node.lane.slow_senders_cut == 1
     assert impatient.state(command_id) == "dispatched"
 
 
-def test_a_body_that_trickles_is_cut(impatient: EdgeLane) -> None:
-    """Every byte in time does not make the body in time."""
+def test_body_sent_byte_by_byte_times_out(impatient: CollectorServer) -> None:
+    """The deadline is for the whole body, not for each byte."""
     raw = impatient.ack(impatient.lease(), b'{"status":"succeeded","more":"%b"}' % (b"a" * 1000))
-    with impatient.served.connect() as wire:
-        wire.socket.settimeout(MOMENT_SECONDS / 10)
+    with impatient.live_server.connect() as wire:
+        wire.socket.settimeout(SHORT_SECONDS / 10)
         start = raw.index(b"\r\n\r\n") + 4
         wire.send(raw[:start])
-        end = time.monotonic() + MOMENT_SECONDS + LATE_SECONDS
+        end = time.monotonic() + SHORT_SECONDS + LATE_SECONDS
         for byte in raw[start:]:
             assert time.monotonic() < end
             try:
-                answer = wire.answer()
+                response = wire.response()
                 break
             except TimeoutError:
                 wire.send(bytes([byte]))
-    assert answer.status == 408
+    assert response.status == 408
 
 
-def test_a_body_in_time_is_not_cut_by_the_end_of_keep_alive(impatient: EdgeLane) -> None:
-    """A connection that has been uvicorn's, which counts the time between requests itself."""
+def test_keep_alive_does_not_end_a_body_in_time(impatient: CollectorServer) -> None:
+    """On a connection that uvicorn has used, which has its own keep-alive timer."""
     impatient.node.lane.body_seconds = 10.0
     raw = impatient.ack(impatient.lease())
-    with impatient.served.connect() as wire:
-        assert wire.ask(OTHER).status == 200
+    with impatient.live_server.connect() as wire:
+        assert wire.request(OTHER).status == 200
         wire.send(raw[:-1])
-        over = time.monotonic() + 4 * MOMENT_SECONDS
-        impatient.served.until(lambda: impatient.node.lane.deadlines.now > over)
-        assert said(wire.ask(raw[-1:]))["command_status"] == "succeeded"
+        over = time.monotonic() + 4 * SHORT_SECONDS
+        impatient.live_server.wait_until(lambda: impatient.node.lane.deadlines.now > over)
+        assert decode_body(wire.request(raw[-1:]))["command_status"] == "succeeded"

@@ -1,4 +1,4 @@
-"""What starts, what is heard and how it stops, inside one process; real processes are stopped in tests/faults."""
+"""Start, commit events and stop inside one process. tests/faults stops real processes."""
 
 import asyncio
 import socket
@@ -7,23 +7,24 @@ from pathlib import Path
 import pytest
 
 from restante.core.backoff import Backoff
+from restante.core.errors import RestanteError
+from restante.database.commit_events import ForeignCommit
 from restante.database.connection import Connection
 from restante.database.errors import DatabaseUnavailable
-from restante.database.writer import ForeignCommit
-from restante.delivery.signals import Signal
+from restante.delivery.log.signals import Signal
 from restante.identity.callers import DeviceCaller, DeviceRevoked
-from restante.server import lifecycle
+from restante.server import component_list, lifecycle
 from restante.server.app import opened
-from restante.server.setting_kinds import Address
-from restante.server.settings import Settings
-from restante.updates import rollout
-from restante.web.answer import Answer
-from tests.server.serving import Served
+from restante.server.config.setting_types import Address
+from restante.server.config.settings import Settings
+from restante.updates.polling import rollout
+from restante.updates.polling.poll import PollResult
+from tests.server.live_server import LiveServer
 
 
-def test_a_taken_address_is_a_clear_error() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_address_in_use_is_refused_with_the_address_in_the_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        port = occupied.getsockname()[1]
         with (
             pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"),
             lifecycle.listening(Address("127.0.0.1", port)),
@@ -31,107 +32,110 @@ def test_a_taken_address_is_a_clear_error() -> None:
             pass
 
 
-def test_any_free_port_can_be_asked_for() -> None:
+def test_port_zero_binds_any_free_port() -> None:
     with lifecycle.listening(Address("127.0.0.1", 0)) as sock:
         assert sock.getsockname()[1] > 0
     with lifecycle.listening(Address("::1", 0)) as sock:
         assert sock.family == socket.AF_INET6
 
 
-async def test_a_database_that_goes_away_while_the_node_starts_is_given_a_while(
+async def test_start_is_retried_until_the_database_is_available(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(Settings(data=tmp_path)) as node:
-        start, failures = node.tokens.start, [DatabaseUnavailable("starting up")] * 2
+        start, failures = node.identity.device_tokens.start, [DatabaseUnavailable("starting up")] * 2
 
-        async def start_at_last() -> None:
+        async def start_after_failures() -> None:
             if failures:
                 raise failures.pop()
             await start()
 
-        monkeypatch.setattr(node.tokens, "start", start_at_last)
+        monkeypatch.setattr(node.identity.device_tokens, "start", start_after_failures)
         async with lifecycle.running(node):
             assert failures == []
 
 
-async def test_one_that_stays_away_ends_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def start_never() -> None:
+async def test_start_fails_if_the_database_stays_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail_to_start() -> None:
         raise DatabaseUnavailable("starting up")
 
-    monkeypatch.setattr(lifecycle, "READ_AGAIN", Backoff(0.001, 0.001, 3))
+    monkeypatch.setattr(component_list, "START_RETRY", Backoff(0.001, 0.001, 3))
     with opened(Settings(data=tmp_path)) as node:
-        monkeypatch.setattr(node.tokens, "start", start_never)
+        monkeypatch.setattr(node.identity.device_tokens, "start", fail_to_start)
         with pytest.raises(DatabaseUnavailable):
             async with lifecycle.running(node):
                 pass
 
 
-def test_a_revoked_devices_tokens_are_forgotten_when_heard(tmp_path: Path) -> None:
-    served = Served(tmp_path)
+def test_revoked_device_loses_its_cached_tokens(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path)
     try:
-        tokens = served.node.tokens
-        served.call(tokens.remember, b"token", DeviceCaller(7, 1, 2e10))
-        assert served.call(tokens.cached, b"token", 0.0) is not None
-        served.call(lifecycle.hear, served.node, [DeviceRevoked(7)])
-        assert served.call(tokens.cached, b"token", 0.0) is None
+        tokens = server.node.identity.device_tokens
+        server.call(tokens.remember, b"token", DeviceCaller(7, 1, 2e10), 2e10)
+        assert server.call(tokens.cached, b"token", 0.0) is not None
+        server.call(server.node.components.handle_commit_events, [DeviceRevoked(7)])
+        assert server.call(tokens.cached, b"token", 0.0) is None
     finally:
-        served.close()
+        server.close()
 
 
-def test_a_rollout_is_heard_at_once_and_found_again_at_the_start(tmp_path: Path) -> None:
-    served = Served(tmp_path)
-    node = served.node
+def test_rollout_takes_effect_at_once_and_survives_a_restart(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path)
+    node = server.node
     started = node.database.write_now(rollout.start, 3600, 7)
-    served.until(lambda: node.poll.rollout == started)
-    served.close()
-    again = Served(tmp_path)
+    server.wait_until(lambda: node.updates.poll.rollout == started)
+    server.close()
+    restarted = LiveServer(tmp_path)
     try:
-        assert again.node.poll.rollout == started
-        again.node.database.write_now(rollout.stop)
-        again.until(lambda: again.node.poll.rollout is None)
+        assert restarted.node.updates.poll.rollout == started
+        restarted.node.database.write_now(rollout.stop)
+        restarted.wait_until(lambda: restarted.node.updates.poll.rollout is None)
     finally:
-        again.close()
+        restarted.close()
 
 
-def test_what_could_not_be_heard_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    served = Served(tmp_path)
+def test_failed_commit_event_handler_makes_parked_polls_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = LiveServer(tmp_path)
     try:
-        node = served.node
+        node = server.node
 
         def publish(conn: Connection) -> None:
-            node.append(conn, 7, [Signal("test", conn.now_ms, {})])
+            node.outbox.append(conn, 7, [Signal("test", conn.now_ms, {})])
 
-        answers: list[Answer] = []
-        served.call(node.poll.start, 7, b"0-0", 10, True, answers.append)
-        served.until(lambda: node.poll.bell.waiting_count == 1)
-        monkeypatch.setattr(node.poll, "hear", lambda _published: 1 / 0)
+        results: list[PollResult | RestanteError] = []
+        server.call(node.updates.poll.start, 7, b"0-0", 10, True, results.append)
+        server.wait_until(lambda: node.updates.poll.parked_count == 1)
+        monkeypatch.setattr(node.updates.poll.waiters, "is_waiting", lambda _device_id: 1 / 0)
         node.database.write_now(publish)
-        served.until(lambda: bool(answers))
-        assert answers[0].status == 200
+        server.wait_until(lambda: bool(results))
+        assert isinstance(results[0], PollResult)
+        assert [entry.position for entry in results[0].entries]
     finally:
-        served.close()
+        server.close()
 
 
-def test_another_processes_change_is_caught_up_with(tmp_path: Path) -> None:
-    served = Served(tmp_path)
+def test_commit_of_another_process_is_read_from_the_database(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path)
     try:
-        node = served.node
-        # As another process would: the change is in the database, and nobody here announced it.
-        served.call(setattr, node.poll, "rollout", None)
+        node = server.node
+        # Like a commit of another process: the change is in the database, but this node handled no event for it.
+        server.call(setattr, node.updates.poll, "rollout", None)
         node.database.write_now(rollout.start, 3600, 7)
-        served.call(setattr, node.poll, "rollout", None)
-        served.call(lifecycle.hear, node, [ForeignCommit()])
-        served.until(lambda: node.poll.rollout is not None)
+        server.call(setattr, node.updates.poll, "rollout", None)
+        server.call(node.components.handle_commit_events, [ForeignCommit()])
+        server.wait_until(lambda: node.updates.poll.rollout is not None)
     finally:
-        served.close()
+        server.close()
 
 
-def test_the_background_services_end_with_the_server(tmp_path: Path) -> None:
-    served = Served(tmp_path)
+def test_background_services_end_with_the_server(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path)
 
-    async def names() -> set[str]:
+    async def task_names() -> set[str]:
         return {task.get_name() for task in asyncio.all_tasks()}
 
-    assert {service.name for service in served.node.services()} <= served.wait_for(names())
-    served.close()
-    assert served.loop.is_closed()
+    assert {service.name for service in server.node.services()} <= server.wait_for(task_names())
+    server.close()
+    assert server.loop.is_closed()

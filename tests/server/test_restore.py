@@ -1,4 +1,4 @@
-"""A backup taken while the server runs, as docs/operations.md says, and what devices find after it was restored."""
+"""A backup taken while the server runs, as in docs/operations.md, and the tokens of devices after a restore."""
 
 import shutil
 import sqlite3
@@ -9,19 +9,20 @@ from pathlib import Path
 import httpx
 import pytest
 
-from restante.identity import api_keys, users
+from restante.identity import api_keys
 from restante.identity.callers import Role
+from restante.identity.people import users
 from restante.server.app import opened
+from restante.server.config.settings import Settings
 from restante.server.data_folder import DataFolder
-from restante.server.settings import Settings
 from tests.updates.auth_app import code_of, registration
 
 
 @asynccontextmanager
 async def serving(data: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """A real node on the folder, and its administrator's client."""
+    """A real node on the folder, and an HTTP client with an admin's API key."""
     with opened(Settings(data=data)) as node:
-        await node.tokens.start()
+        await node.identity.device_tokens.start()
         _, key = node.database.write_now(api_keys.create, "test", Role.admin)
         transport = httpx.ASGITransport(node.application(with_lifespan=False))
         headers = {"Authorization": f"Bearer {key}"}
@@ -38,21 +39,21 @@ def back_up(data: DataFolder, backup: DataFolder) -> None:
     shutil.copy(data.master_key_path, backup.master_key_path)
 
 
-async def registered(client: httpx.AsyncClient) -> str:
-    answer = await client.post("/apiv1/users/1/devices", json=registration())
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["data"]["session"]["refresh_token"])
+async def register(client: httpx.AsyncClient) -> str:
+    response = await client.post("/apiv1/users/1/devices", json=registration())
+    assert response.status_code == 200, response.text
+    return str(response.json()["data"]["session"]["refresh_token"])
 
 
 async def refresh(client: httpx.AsyncClient, token: str) -> httpx.Response:
     return await client.post("/auth/refresh", json={"refresh_token": token})
 
 
-async def refreshed(client: httpx.AsyncClient, token: str, times: int = 1) -> str:
+async def refresh_repeatedly(client: httpx.AsyncClient, token: str, times: int = 1) -> str:
     for _ in range(times):
-        answer = await refresh(client, token)
-        assert answer.status_code == 200, answer.text
-        token = answer.json()["data"]["refresh_token"]
+        response = await refresh(client, token)
+        assert response.status_code == 200, response.text
+        token = response.json()["data"]["refresh_token"]
     return token
 
 
@@ -64,28 +65,28 @@ def folders(tmp_path: Path) -> tuple[DataFolder, DataFolder]:
     return data, backup
 
 
-async def test_a_restore_locks_no_device_out(folders: tuple[DataFolder, DataFolder]) -> None:
+async def test_devices_keep_access_after_restore(folders: tuple[DataFolder, DataFolder]) -> None:
     data, backup = folders
     async with serving(data.path) as client:
-        online, offline = await registered(client), await registered(client)
-        online = await refreshed(client, online, times=2)
+        online, offline = await register(client), await register(client)
+        online = await refresh_repeatedly(client, online, times=2)
         back_up(data, backup)
-        online = await refreshed(client, online, times=3)
+        online = await refresh_repeatedly(client, online, times=3)
     async with serving(backup.path) as client:
         for token in (online, offline):
-            await refreshed(client, token, times=3)
+            await refresh_repeatedly(client, token, times=3)
 
 
-async def test_after_a_restore_a_token_used_twice_is_still_noticed(folders: tuple[DataFolder, DataFolder]) -> None:
+async def test_reused_token_is_detected_after_restore(folders: tuple[DataFolder, DataFolder]) -> None:
     data, backup = folders
     async with serving(data.path) as client:
-        first = await registered(client)
-        second = await refreshed(client, first)
+        first = await register(client)
+        second = await refresh_repeatedly(client, first)
         back_up(data, backup)
-        newest = await refreshed(client, second, times=3)
+        newest = await refresh_repeatedly(client, second, times=3)
     async with serving(backup.path) as client:
-        successor = await refreshed(client, newest)
-        answer = await refresh(client, second)
-        assert code_of(answer) == (401, 10003)
-        assert answer.json()["error"]["key"] == "refresh_token_rotated"
+        successor = await refresh_repeatedly(client, newest)
+        response = await refresh(client, second)
+        assert code_of(response) == (401, 10003)
+        assert response.json()["error"]["key"] == "refresh_token_rotated"
         assert code_of(await refresh(client, successor)) == (401, 5018)

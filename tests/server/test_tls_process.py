@@ -1,4 +1,4 @@
-"""The installed program with TLS files, as a process of its own: SIGHUP, and files it cannot start with."""
+"""The installed program with TLS files as a separate process: SIGHUP, and unusable files at the start."""
 
 import shutil
 import signal
@@ -11,60 +11,60 @@ from pathlib import Path
 import pytest
 
 from tests.faults.server_process import PROGRAM, ServerProcess, environment
-from tests.pki import Pair, pki
-from tests.server.tls_wire import TlsWire
+from tests.pki import CertificateFiles, pki
+from tests.server.tls_connection import TlsConnection
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-def put(folder: Path, server: Pair) -> tuple[str, ...]:
-    """Copies of the files, which can be changed, and the flags that name them."""
+def put(folder: Path, server: CertificateFiles) -> tuple[str, ...]:
+    """Copy the files, so that they can be replaced, and return the flags that name them."""
     shutil.copy(server.certificate, folder / "server.crt")
     shutil.copy(server.key, folder / "server.key")
     return ("--tls-certificate", str(folder / "server.crt"), "--tls-key", str(folder / "server.key"))
 
 
-def until(server: ServerProcess, is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
+def wait_until(server: ServerProcess, condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + TIMEOUT_SECONDS
+    while not condition():
         assert server.process.poll() is None, server.log_path.read_text()
-        assert time.monotonic() < end, "it never came to be so"
+        assert time.monotonic() < end, "the condition never became true"
         time.sleep(0.05)
 
 
-def answers(server: ServerProcess, trusting: Pair) -> bool:
+def is_serving(server: ServerProcess, trusting: CertificateFiles) -> bool:
     try:
-        with TlsWire(server.port, trusting=trusting) as wire:
-            return wire.ask(HEALTH).status == 200
+        with TlsConnection(server.port, trusting=trusting) as wire:
+            return wire.request(HEALTH).status == 200
     except (ssl.SSLError, OSError, EOFError):
         return False
 
 
-def test_sighup_reads_the_files_again_and_sigterm_still_stops(tmp_path: Path) -> None:
+def test_sighup_reloads_files_and_sigterm_still_stops(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "data", *put(tmp_path, pki().server))
     server.start()
     try:
-        until(server, lambda: answers(server, pki().authority))
-        assert not answers(server, pki().foreign_authority)
+        wait_until(server, lambda: is_serving(server, pki().authority))
+        assert not is_serving(server, pki().foreign_authority)
         put(tmp_path, pki().issue("/CN=localhost", by=pki().foreign_authority, names="DNS:localhost"))
         server.process.send_signal(signal.SIGHUP)
-        until(server, lambda: answers(server, pki().foreign_authority))
-        assert not answers(server, pki().authority)
+        wait_until(server, lambda: is_serving(server, pki().foreign_authority))
+        assert not is_serving(server, pki().authority)
     finally:
         server.process.terminate()
-        assert server.process.wait(PATIENCE_SECONDS) == 0
+        assert server.process.wait(TIMEOUT_SECONDS) == 0
     assert f"serves https://127.0.0.1:{server.port}" in server.log_path.read_text()
 
 
-def test_files_that_cannot_be_used_stop_the_start_with_one_line(tmp_path: Path) -> None:
+def test_unusable_files_refuse_start_with_one_line(tmp_path: Path) -> None:
     flags = put(tmp_path, pki().server)
     (tmp_path / "server.key").write_text("nonsense")
     command = [PROGRAM, "serve", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", *flags]
-    tried = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=PATIENCE_SECONDS)
-    assert tried.returncode == 1
-    assert tried.stderr.startswith("restante: ")
-    assert str(tmp_path / "server.key") in tried.stderr
-    assert tried.stderr.count("\n") == 1
+    result = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=TIMEOUT_SECONDS)
+    assert result.returncode == 1
+    assert result.stderr.startswith("restante: ")
+    assert str(tmp_path / "server.key") in result.stderr
+    assert result.stderr.count("\n") == 1

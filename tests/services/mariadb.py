@@ -1,4 +1,4 @@
-"""A MariaDB server of the tests' own: nothing it holds outlives it, so nothing is flushed for long."""
+"""A private MariaDB server for tests. Its data is temporary, so it does not wait for the disk."""
 
 import socket
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import pymysql
 
 from tests.faults.server_process import free_port
-from tests.services.processes import end, folder_of, program, run, start, wait_until
+from tests.services.processes import end, program, run, service_folder, start, wait_until
 
 ACCOUNT = "mysql"
 PASSWORD = "s3cret/of:maria"
@@ -27,7 +27,7 @@ class MariaDb:
             program("mariadb-install-db"),
             "--no-defaults",
             f"--datadir={folder / 'data'}",
-            # Not with others who are set up at the same moment.
+            # Its own folder, because other servers may be set up at the same time.
             f"--tmpdir={folder}",
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
@@ -59,21 +59,21 @@ class MariaDb:
         return pymysql.connect(unix_socket=str(self.folder / "socket"), user="root", database=database)
 
     def create_database(self, name: str) -> str:
-        """Make an empty database; the URL of it, for a user with a password that must be quoted."""
+        """Create an empty database; returns its URL with a user whose password must be quoted."""
         with self.connect() as conn, conn.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE {name}")
             cursor.execute(f"GRANT ALL ON {name}.* TO restante@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'")
         return f"mysql://restante:{QUOTED_PASSWORD}@127.0.0.1:{self.port}/{name}"
 
     def _is_ready(self) -> bool:
-        # Not asked by the driver, which leaves a socket behind when it is refused.
-        with socket.socket(socket.AF_UNIX) as knock:
-            return knock.connect_ex(str(self.folder / "socket")) == 0
+        # The driver would leave a socket open when the connection is refused.
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(str(self.folder / "socket")) == 0
 
 
 @contextmanager
 def running_mariadb() -> Iterator[MariaDb]:
-    with folder_of(ACCOUNT) as folder:
+    with service_folder(ACCOUNT) as folder:
         service = MariaDb(folder)
         service.start()
         try:

@@ -1,18 +1,16 @@
-"""A private PostgreSQL server for tests, and databases on it: new ones, and one that is emptied for each test.
+"""A private PostgreSQL server for tests, with new databases, or one database that is emptied for each test.
 
-The server lies in a folder of its own, is reached by a socket in it, and ends with this process, however that ends.
+The server has its own folder, listens on a socket in it, and ends with this process in any case.
 """
 
-import ctypes
 import os
-import pwd
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,17 +18,18 @@ from urllib.parse import quote
 import psycopg
 
 from restante.database.migrate import migrate
-from restante.database.postgres import PostgresEngine
+from tests.defaults import new_postgres_engine
 from tests.faults.server_process import free_port
-from tests.pki import Pair
+from tests.pki import CertificateFiles
+from tests.services.processes import program, run, start
 
+ACCOUNT = "postgres"
 USER = "restante"
 PASSWORD = "s3cret/of:post"
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 STANDBY = "standby"
-PR_SET_PDEATHSIG = 1
-# Nothing here has to survive anything; and nobody may be connected to the template while it is copied.
-UNSAFE_BUT_QUICK = (
+# The data need not survive a crash. No connection (autovacuum) may use the template while it is copied.
+FAST_AND_UNSAFE = (
     "fsync=off",
     "full_page_writes=off",
     "autovacuum=off",
@@ -44,9 +43,9 @@ DISCONNECT_OTHERS = """
 SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 """
-# Whoever a test has left behind is sent away. Emptying files costs more than deleting a few rows does, unless there
-# are many. What migrations have put into tables of their own is left, and `revisions` begins anew.
-EMPTY = """
+# Closes connections that a test has left open. TRUNCATE costs more than DELETE for a table with few rows. Rows that
+# migrations have inserted stay, and `revisions` is reset.
+EMPTY_TABLES = """
 DO $$
 DECLARE found RECORD; is_used BOOLEAN;
 BEGIN
@@ -71,52 +70,50 @@ END $$
 """
 
 
-SHAPE = """
+RELATION_NAMES = """
 SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class
 WHERE relnamespace = 'public'::regnamespace AND relkind <> 't'
 """
 
 
 class PostgresServer:
-    def __init__(self, *settings: str, tls: Pair | None = None, follows: "PostgresServer | None" = None) -> None:
-        """A new server; or one that stands by for another, which runs, and writes what that one writes."""
+    def __init__(
+        self, *settings: str, tls: CertificateFiles | None = None, follows: "PostgresServer | None" = None
+    ) -> None:
+        """Create a server, or a standby that replicates the running server `follows`."""
         self.folder = Path(tempfile.mkdtemp(prefix="restante-postgres-"))
         self.folder.chmod(0o755)
         self._data = self.folder / "data"
         self._settings = settings
         self.port = 5432 if tls is None else free_port()
-        self._owner: dict[str, Any] = {}
         if os.geteuid() == 0:
-            # It refuses to run as root.
-            account = pwd.getpwnam("postgres")
-            os.chown(self.folder, account.pw_uid, account.pw_gid)
-            self._owner = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+            shutil.chown(self.folder, ACCOUNT, ACCOUNT)
         self._process: subprocess.Popen[bytes] | None = None
-        self._made = 0
+        self._database_count = 0
         self._template: str | None = None
-        self._shapes: dict[str, Any] = {}
+        self._relation_names: dict[str, Any] = {}
         if follows is not None:
             source = psycopg.conninfo.make_conninfo(follows.url("postgres"), application_name=STANDBY)
             copying = ["--checkpoint=fast", "--wal-method=stream", "--write-recovery-conf", "--no-sync"]
-            self._call("pg_basebackup", f"--pgdata={self._data}", f"--dbname={source}", *copying)
+            self._run_program("pg_basebackup", f"--pgdata={self._data}", f"--dbname={source}", *copying)
             return
         password = self.folder / "password"
         password.write_text(PASSWORD)
         password.chmod(0o644)
-        # Checked as it is, without the work that makes guessing slow: connections are made for every test.
+        # Plain passwords, because every test opens connections and SCRAM is slow on purpose.
         options = ["--auth=password", f"--pwfile={password}", f"--username={USER}", "--no-sync"]
-        self._call("initdb", f"--pgdata={self._data}", "--encoding=UTF8", "--locale=C", *options)
+        self._run_program("initdb", f"--pgdata={self._data}", "--encoding=UTF8", "--locale=C", *options)
         if tls is not None:
-            self._listen_with(tls)
+            self._enable_tls(tls)
 
-    def _listen_with(self, tls: Pair) -> None:
-        """Be reached by TLS, too, not only by the socket."""
-        for source, name in zip(tls, ("server.crt", "server.key"), strict=True):
+    def _enable_tls(self, tls: CertificateFiles) -> None:
+        """Listen on a TCP port with TLS in addition to the socket."""
+        for source, name in ((tls.certificate, "server.crt"), (tls.key, "server.key")):
             target = self._data / name
             shutil.copy(source, target)
             target.chmod(0o600)
-            if self._owner:
-                os.chown(target, self._owner["user"], self._owner["group"])
+            if os.geteuid() == 0:
+                shutil.chown(target, ACCOUNT, ACCOUNT)
         self._settings = (*self._settings, "listen_addresses=127.0.0.1", f"port={self.port}", "ssl=on")
 
     def start(self) -> None:
@@ -126,43 +123,53 @@ class PostgresServer:
             "max_connections=200",
             *self._settings,
         ]
-        command = [str(program("postgres")), "-D", str(self._data)]
+        command = [program("postgres"), "-D", str(self._data)]
         for option in options:
             command += ["-c", option]
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                start_new_session=True,
-                preexec_fn=_end_with_parent,
-                **self._owner,
-            )
+        self._process = start(ACCOUNT, self.folder, *command, death_signal=signal.SIGQUIT)
         self._wait_until_ready()
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """SIGINT: everybody is told to go. SIGQUIT: it is gone at once, and recovers at the next start."""
+        """SIGINT closes all connections first. After SIGQUIT or SIGKILL it recovers at the next start."""
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(PATIENCE_SECONDS)
+            self._process.wait(TIMEOUT_SECONDS)
             self._process = None
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Stop all processes of the server: connections stay open, and nothing is answered until the block ends."""
+        assert self._process is not None
+        stopped: list[int] = []
+        try:
+            # The parent first, so that it starts no further process.
+            os.kill(self._process.pid, signal.SIGSTOP)
+            stopped.append(self._process.pid)
+            for pid in _children(self._process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+                    stopped.append(pid)
+            yield
+        finally:
+            for pid in reversed(stopped):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def remove(self) -> None:
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def promote(self) -> None:
-        """Have the one that stands by take over: it is a server like any other when this returns."""
-        self.run(f"SELECT pg_promote(true, {PATIENCE_SECONDS:.0f})")
+        """Promote this standby; it accepts writes when this returns."""
+        self.run(f"SELECT pg_promote(true, {TIMEOUT_SECONDS:.0f})")
 
     def wait_for_standby(self) -> None:
-        """From now on a commit is one only when the server that stands by has it on its disk, too."""
+        """Make replication synchronous: from now on a commit waits until the standby has it on disk."""
         self.run(f"ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'")
         self.run("SELECT pg_reload_conf()")
-        end = time.monotonic() + PATIENCE_SECONDS
+        end = time.monotonic() + TIMEOUT_SECONDS
         while self.run("SELECT sync_state FROM pg_stat_replication") != [("sync",)]:
-            assert time.monotonic() < end, "the server that stands by does not follow"
+            assert time.monotonic() < end, "the standby does not replicate"
             time.sleep(0.02)
 
     def url(self, database: str) -> str:
@@ -170,14 +177,14 @@ class PostgresServer:
         return f"postgresql://{USER}:{quote(PASSWORD, safe='')}@/{database}?host={self.folder}{port}"
 
     def tls_url(self, database: str, **options: object) -> str:
-        """The address by TLS, with these options."""
+        """The address with TLS and these connection options."""
         query = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in options.items())
         return f"postgresql://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{self.port}/{database}?{query}"
 
     def create(self, template: str = "template0") -> str:
-        """A new database; its address."""
-        self._made += 1
-        name = f"made_{self._made}"
+        """Create a database; returns its address."""
+        self._database_count += 1
+        name = f"test_{self._database_count}"
         self.run(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url(name)
 
@@ -186,28 +193,28 @@ class PostgresServer:
         self.run(f"DROP DATABASE {name} WITH (FORCE)")
 
     def empty(self, url: str) -> None:
-        """Make the database as it was when it was migrated; much cheaper than another one."""
+        """Reset the database to its state after the migrations; much cheaper than a new one."""
         with psycopg.connect(url, autocommit=True) as conn:
-            if conn.execute(SHAPE).fetchone() == self._shapes[url]:
-                conn.execute(EMPTY)
+            if conn.execute(RELATION_NAMES).fetchone() == self._relation_names[url]:
+                conn.execute(EMPTY_TABLES)
                 return
-        # A test has changed more than rows.
+        # A test has changed tables, not only rows.
         self.clear(url)
-        migrate(PostgresEngine(url))
+        migrate(new_postgres_engine(url))
 
     def migrated(self) -> str:
-        """A new database with everything in it that a new one has, to be emptied; its address."""
+        """Create a migrated database, which `empty` can reset; returns its address."""
         if self._template is None:
             self.run("CREATE DATABASE migrated TEMPLATE template0")
-            migrate(PostgresEngine(self.url("migrated")))
+            migrate(new_postgres_engine(self.url("migrated")))
             self._template = "migrated"
         url = self.create(self._template)
         with psycopg.connect(url) as conn:
-            self._shapes[url] = conn.execute(SHAPE).fetchone()
+            self._relation_names[url] = conn.execute(RELATION_NAMES).fetchone()
         return url
 
     def clear(self, url: str) -> None:
-        """Take everything out of the database, its tables included."""
+        """Remove everything from the database, including its tables."""
         with psycopg.connect(url, autocommit=True) as conn:
             conn.execute(DISCONNECT_OTHERS)
             conn.execute("DROP SCHEMA public CASCADE")
@@ -219,7 +226,7 @@ class PostgresServer:
             return cursor.fetchall() if cursor.description else []
 
     def _wait_until_ready(self) -> None:
-        end = time.monotonic() + PATIENCE_SECONDS
+        end = time.monotonic() + TIMEOUT_SECONDS
         while True:
             try:
                 self.run("SELECT 1")
@@ -231,29 +238,19 @@ class PostgresServer:
             else:
                 return
 
-    def _call(self, name: str, *arguments: str) -> None:
-        done = subprocess.run([program(name), *arguments], cwd=self.folder, capture_output=True, **self._owner)
-        assert done.returncode == 0, done.stderr.decode()
+    def _run_program(self, name: str, *arguments: str) -> None:
+        run(ACCOUNT, self.folder, program(name), *arguments)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @contextmanager
-def postgres_server(*settings: str, tls: Pair | None = None) -> Iterator[PostgresServer]:
-    server = PostgresServer(*(settings or UNSAFE_BUT_QUICK), tls=tls)
+def postgres_server(*settings: str, tls: CertificateFiles | None = None) -> Iterator[PostgresServer]:
+    server = PostgresServer(*(settings or FAST_AND_UNSAFE), tls=tls)
     try:
         server.start()
         yield server
     finally:
         server.remove()
-
-
-def program(name: str) -> Path:
-    """A program of the newest PostgreSQL that is installed: its folder is on nobody's path."""
-    found = shutil.which(name)
-    if found is not None:
-        return Path(found)
-    folders = Path("/usr/lib/postgresql").glob(f"*/bin/{name}")
-    return max(folders, key=lambda path: int(path.parts[4]))
-
-
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGQUIT)

@@ -1,6 +1,6 @@
-"""Services that tests run against: real programs in folders of their own, on ports of their own, ended by their id.
+"""Start real services for tests. Each has its own folder and port and is ended by its process id.
 
-Some refuse to run as root, or should not: started by root, they run under the account their package made.
+Some services must not run as root: if the tests run as root, a service runs as the account of its package.
 """
 
 import ctypes
@@ -16,21 +16,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 PR_SET_PDEATHSIG = 1
 
 
 def program(name: str) -> str:
-    """Where a service's program is; some live where only root looks, or with their versions side by side."""
-    beside = [str(folder) for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
-    found = shutil.which(name, path=":".join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", *beside]))
+    """The path of a service's program. Some are outside the PATH, in /usr/sbin or in a folder for each version."""
+    folders = Path("/usr/lib/postgresql").glob("*/bin")
+    versions = map(str, sorted(folders, key=lambda folder: float(folder.parts[4]), reverse=True))
+    found = shutil.which(name, path=":".join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", *versions]))
     assert found is not None, f"{name} is missing: run scripts/install-services"
     return found
 
 
 @contextmanager
-def folder_of(account: str) -> Iterator[Path]:
-    """A short-named folder that belongs to whoever the service runs as: socket paths are bounded."""
+def service_folder(account: str) -> Iterator[Path]:
+    """A temporary folder that belongs to the service's account. Its name is short, because socket paths are limited."""
     folder = Path(tempfile.mkdtemp(prefix=f"restante-{account}-"))
     try:
         if os.geteuid() == 0:
@@ -40,8 +41,10 @@ def folder_of(account: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def start(account: str, folder: Path, *command: str) -> "subprocess.Popen[bytes]":
-    """Start a service, as its account if we are root. What it says is in the folder's log."""
+def start(
+    account: str, folder: Path, *command: str, death_signal: signal.Signals = signal.SIGKILL
+) -> "subprocess.Popen[bytes]":
+    """Start a service, which gets the `death_signal` when the tests end in any way. Its output goes to the log file."""
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
             command,
@@ -49,43 +52,44 @@ def start(account: str, folder: Path, *command: str) -> "subprocess.Popen[bytes]
             stderr=log,
             cwd=folder,
             env=_environment(),
-            preexec_fn=_end_with_parent,
-            **_as(account),
+            start_new_session=True,
+            preexec_fn=lambda: _end_with_parent(death_signal),
+            **account_options(account),
         )
 
 
 def run(account: str, folder: Path, *command: str) -> None:
-    """Run a preparing command to its end."""
-    done = subprocess.run(command, capture_output=True, cwd=folder, env=_environment(), **_as(account))
+    """Run a command to its end, with the account and environment of the service."""
+    done = subprocess.run(command, capture_output=True, cwd=folder, env=_environment(), **account_options(account))
     assert done.returncode == 0, done.stderr.decode(errors="replace")[-2000:]
 
 
 def wait_until(is_ready: Callable[[], bool], process: "subprocess.Popen[bytes]", folder: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not is_ready():
-        said = (folder / "log").read_text(errors="replace")[-2000:]
-        assert process.poll() is None, f"ended with {process.poll()}: {said}"
-        assert time.monotonic() < deadline, f"not ready: {said}"
+        log = (folder / "log").read_text(errors="replace")[-2000:]
+        assert process.poll() is None, f"ended with {process.poll()}: {log}"
+        assert time.monotonic() < deadline, f"not ready: {log}"
         time.sleep(0.02)
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:
-    """Nothing it has is worth an orderly end."""
+    """Kill it: its data is not needed any more."""
     if process.poll() is None:
         process.kill()
-    process.wait(PATIENCE_SECONDS)
+    process.wait(TIMEOUT_SECONDS)
 
 
-def _as(account: str) -> dict[str, Any]:
+def account_options(account: str) -> dict[str, Any]:
+    """Options of `subprocess` that run a process as the account, if we are root."""
     if os.geteuid() != 0:
         return {}
-    known = pwd.getpwnam(account)
-    return {"user": known.pw_uid, "group": known.pw_gid, "extra_groups": []}
+    entry = pwd.getpwnam(account)
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
-def _end_with_parent() -> None:
-    """However the tests end, nothing they started stays behind."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def _end_with_parent(death_signal: signal.Signals) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, death_signal)
 
 
 def _environment() -> dict[str, str]:

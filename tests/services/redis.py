@@ -1,4 +1,4 @@
-"""Redis servers of the tests' own: alone, in a cluster of three, or watched by a Sentinel, with a replica."""
+"""Private Redis servers for tests: a single one, a cluster of three, or a master with a replica and a Sentinel."""
 
 import asyncio
 import os
@@ -14,8 +14,8 @@ from typing import Any
 import redis
 
 from tests.faults.server_process import free_port
-from tests.pki import Pair, pki
-from tests.services.processes import end, folder_of, program, start, wait_until
+from tests.pki import CertificateFiles, pki
+from tests.services.processes import end, program, service_folder, start, wait_until
 
 ACCOUNT = "redis"
 PASSWORD = "s3cret/of:redis"
@@ -23,13 +23,13 @@ QUOTED_PASSWORD = "s3cret%2Fof%3Aredis"
 
 
 class RedisServer:
-    """One server; what it keeps it keeps in its folder, every second."""
+    """One Redis server with its own folder and port."""
 
     def __init__(
-        self, folder: Path, *flags: str, password: str = "", sentinel: bool = False, tls: Pair | None = None
+        self, folder: Path, *flags: str, password: str = "", sentinel: bool = False, tls: CertificateFiles | None = None
     ) -> None:
         self.folder = folder
-        self._tls = None if tls is None else _own(folder, tls)
+        self._tls = None if tls is None else _copy_files(folder, tls)
         self.port = free_port()
         self._flags = flags
         self._password = password
@@ -46,7 +46,7 @@ class RedisServer:
         if self._program == "redis-sentinel":
             command.append(str(self.folder / "sentinel.conf"))
         if self._tls is not None:
-            # Only with TLS: nothing else is listened to.
+            # Listen with TLS only.
             files = ("--tls-cert-file", str(self._tls.certificate), "--tls-key-file", str(self._tls.key))
             authority = ("--tls-ca-cert-file", str(self.folder / "ca.crt"), "--tls-auth-clients", "no")
             command += ["--port", "0", "--tls-port", str(self.port), *files, *authority, "--tls-replication", "yes"]
@@ -64,52 +64,56 @@ class RedisServer:
         end(self._process)
 
     def freeze(self) -> None:
-        """It is there, and does not answer any more."""
+        """Stop the process with SIGSTOP: connections stay open, but it does not respond."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
-    def lose_everything(self) -> None:
-        """What it kept is gone, as from a disk that was replaced. Only while it does not run."""
+    def delete_data(self) -> None:
+        """Delete its data, as after the replacement of a disk. Only while it does not run."""
         shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
 
     def client(self) -> "redis.Redis":
-        # It is not the tests' own client whose trust is tested.
+        # The tests' own client does not verify certificates: that is not what is tested.
         tls: dict[str, Any] = {} if self._tls is None else {"ssl": True, "ssl_cert_reqs": "none"}
         return redis.Redis(port=self.port, password=self._password or None, **tls)
 
-    def ask(self, *command: Any) -> Any:
+    def execute(self, *command: Any) -> Any:
         with self.client() as client:
             return client.execute_command(*command)
 
-    def wait_until(self, is_so: Callable[[], bool]) -> None:
+    def wait_until(self, is_true: Callable[[], bool]) -> None:
         assert self._process is not None
-        wait_until(is_so, self._process, self.folder)
+        wait_until(is_true, self._process, self.folder)
 
     def is_joined(self) -> bool:
-        """Whether it knows the whole cluster, and all slots are served."""
-        state: bytes = self.ask("CLUSTER", "INFO")
+        """Whether it knows all nodes of the cluster and all slots are served."""
+        state: bytes = self.execute("CLUSTER", "INFO")
         return b"cluster_state:ok" in state and b"cluster_known_nodes:3" in state
 
     def _is_ready(self) -> bool:
         try:
-            return bool(self.ask("PING"))
+            return bool(self.execute("PING"))
         except redis.ConnectionError:
             return False
 
 
-def _own(folder: Path, pair: Pair) -> Pair:
-    """The files, as the account that it runs as can read them."""
-    own = Pair(folder / "server.crt", folder / "server.key")
-    for source, target in zip((*pair, pki().authority.certificate), (*own, folder / "ca.crt"), strict=True):
+def _copy_files(folder: Path, files: CertificateFiles) -> CertificateFiles:
+    """Copy the certificate files so that the account of the service can read them."""
+    copies = CertificateFiles(folder / "server.crt", folder / "server.key")
+    for source, target in zip(
+        (files.certificate, files.key, pki().authority.certificate),
+        (copies.certificate, copies.key, folder / "ca.crt"),
+        strict=True,
+    ):
         shutil.copy(source, target)
         if os.geteuid() == 0:
             shutil.chown(target, ACCOUNT, ACCOUNT)
-    return own
+    return copies
 
 
 @contextmanager
-def running_redis(*flags: str, password: str = "", tls: Pair | None = None) -> Iterator[RedisServer]:
-    with folder_of(ACCOUNT) as folder:
+def running_redis(*flags: str, password: str = "", tls: CertificateFiles | None = None) -> Iterator[RedisServer]:
+    with service_folder(ACCOUNT) as folder:
         server = RedisServer(folder, *flags, password=password, tls=tls)
         server.start()
         try:
@@ -119,12 +123,12 @@ def running_redis(*flags: str, password: str = "", tls: Pair | None = None) -> I
 
 
 @contextmanager
-def running_cluster(tls: Pair | None = None) -> Iterator[list[RedisServer]]:
-    """Three masters that share the slots."""
-    with folder_of(ACCOUNT) as a, folder_of(ACCOUNT) as b, folder_of(ACCOUNT) as c:
+def running_cluster(tls: CertificateFiles | None = None) -> Iterator[list[RedisServer]]:
+    """Three masters that share the hash slots."""
+    with service_folder(ACCOUNT) as a, service_folder(ACCOUNT) as b, service_folder(ACCOUNT) as c:
         servers = [RedisServer(folder, "--cluster-enabled", "yes", tls=tls) for folder in (a, b, c)]
         for server in servers:
-            # The bus is on a port of its own, else ten thousand above, where nobody has looked whether it is free.
+            # Choose the port of the cluster bus. The default, 10,000 above, may be in use.
             server.start("--cluster-port", str(free_port()))
         try:
             _join(servers)
@@ -137,20 +141,20 @@ def running_cluster(tls: Pair | None = None) -> Iterator[list[RedisServer]]:
 def _join(servers: list[RedisServer]) -> None:
     edges = [0, 5461, 10923, 16384]
     for server, (slot, beyond) in zip(servers, pairwise(edges), strict=True):
-        server.ask("CLUSTER", "ADDSLOTSRANGE", slot, beyond - 1)
+        server.execute("CLUSTER", "ADDSLOTSRANGE", slot, beyond - 1)
     first, *others = servers
     for server in others:
-        bus = server.ask("CONFIG", "GET", "cluster-port")
+        bus = server.execute("CONFIG", "GET", "cluster-port")
         bus_port = int(bus[b"cluster-port"] if isinstance(bus, dict) else bus[1])
-        first.ask("CLUSTER", "MEET", "127.0.0.1", server.port, bus_port)
+        first.execute("CLUSTER", "MEET", "127.0.0.1", server.port, bus_port)
     for server in servers:
         server.wait_until(server.is_joined)
 
 
 @contextmanager
-def running_sentinel(tls: Pair | None = None) -> Iterator[tuple[RedisServer, RedisServer, RedisServer]]:
-    """A master, its replica, and a Sentinel that watches them as the service `updates`."""
-    with folder_of(ACCOUNT) as a, folder_of(ACCOUNT) as b, folder_of(ACCOUNT) as c:
+def running_sentinel(tls: CertificateFiles | None = None) -> Iterator[tuple[RedisServer, RedisServer, RedisServer]]:
+    """A master, its replica, and a Sentinel that monitors them as the service `updates`."""
+    with service_folder(ACCOUNT) as a, service_folder(ACCOUNT) as b, service_folder(ACCOUNT) as c:
         master, replica = RedisServer(a, tls=tls), RedisServer(b, tls=tls)
         master.start()
         replica.start("--replicaof", "127.0.0.1", str(master.port))
@@ -159,7 +163,7 @@ def running_sentinel(tls: Pair | None = None) -> Iterator[tuple[RedisServer, Red
             "sentinel failover-timeout updates 2000\n"
         )
         if os.geteuid() == 0:
-            # It writes down there what it has learnt.
+            # Sentinel writes its state into this file.
             shutil.chown(c / "sentinel.conf", ACCOUNT, ACCOUNT)
         sentinel = RedisServer(c, sentinel=True, tls=tls)
         sentinel.start()
@@ -170,8 +174,8 @@ def running_sentinel(tls: Pair | None = None) -> Iterator[tuple[RedisServer, Red
                 server.kill()
 
 
-async def until(is_so: Callable[[], bool], within_seconds: float = 60.0) -> None:
-    """Wait in the event loop until something is so."""
-    async with asyncio.timeout(within_seconds):
-        while not is_so():
+async def until(is_true: Callable[[], bool], timeout_seconds: float = 60.0) -> None:
+    """Wait in the event loop until the condition is true."""
+    async with asyncio.timeout(timeout_seconds):
+        while not is_true():
             await asyncio.sleep(0.005)

@@ -3,20 +3,25 @@ from starlette.requests import Request
 
 from restante.core.errors import NotAllowed, NotAuthenticated
 from restante.database.database import Database
-from restante.identity import api_keys, client_tokens, sessions, users
-from restante.identity.callers import Caller, ClientCaller, DeviceCaller, KeyHolder, Person, Role
-from restante.identity.device_tokens import DeviceTokens
-from restante.identity.issuers import OutsideIssuers
+from restante.identity import api_keys
+from restante.identity.callers import ApiKeyCaller, Caller, ClientCaller, DeviceCaller, Person, Role
+from restante.identity.clients import client_tokens
+from restante.identity.devices.device_tokens import DeviceTokens
+from restante.identity.grants import Grants
 from restante.identity.master_key import MasterKey
+from restante.identity.people import sessions, users
 from restante.identity.signing_keys import SigningKeys
-from restante.web.access import ROLE_NEEDED, SCOPES_NEEDED, SESSION_COOKIE, Gate, bearer_token
+from restante.web.access import ROLE_NEEDED, SCOPES_NEEDED, SESSION_COOKIE, AccessControl, SessionCookie, bearer_token
 from restante.web.routes import Access
 from tests.conftest import ManualClock
-from tests.identity.population import add_device
-from tests.identity.test_client_tokens import add_client
+from tests.defaults import new_device_tokens
+from tests.identity.clients.test_client_tokens import add_client
+from tests.identity.people_and_devices import SESSION_SECONDS, add_device
 
 HOST = "restante.test"
 ROLES = list(Role)
+# Routes that no API key without a user opens.
+FOR_PEOPLE = (Access.own_read, Access.approve_in_person)
 
 
 def request(
@@ -27,6 +32,7 @@ def request(
         sent.append(("cookie", f"{SESSION_COOKIE}={cookie}"))
     scope = {
         "type": "http",
+        "scheme": "http",
         "method": method,
         "headers": [(name.encode(), value.encode("latin-1")) for name, value in sent],
         "path_params": {} if user_id is None else {"user_id": user_id},
@@ -34,194 +40,241 @@ def request(
     return Request(scope)
 
 
-def bearing(token: str, user_id: str | None = None) -> Request:
+def bearer_request(token: str, user_id: str | None = None) -> Request:
     return request(("authorization", f"Bearer {token}"), user_id=user_id)
 
 
-class House:
-    """The gate, with a person and an API key of every role, and a device."""
+class AccessFixture:
+    """Access control with a person and an API key of every role, and a device."""
 
     def __init__(self, database: Database, tokens: DeviceTokens) -> None:
         self.database = database
         self.tokens = tokens
-        self.gate = Gate(database, tokens)
+        self.access_control = AccessControl(database, tokens)
         self.users: dict[Role, int] = {}
         self.cookies: dict[Role, str] = {}
         self.keys: dict[Role, str] = {}
         for role in ROLES:
             user_id = database.write_now(users.add, f"{role.name}@example.com", "x", role)
             self.users[role] = user_id
-            self.cookies[role] = database.write_now(sessions.start, user_id)
+            self.cookies[role] = database.write_now(sessions.start, user_id, SESSION_SECONDS)
             self.keys[role] = database.write_now(api_keys.create, role.name, role)[1]
         self.owner = self.users[Role.viewer]
         self.device_id = add_device(database, self.owner)
         self.device_token = tokens.mint(self.owner, self.device_id)
 
     async def admits(self, request: Request, access: Access) -> Caller | int | None:
-        """The caller, or the status of the refusal."""
+        """The caller, or the status of the error."""
         try:
-            return await self.gate.admit(request, access)
-        except (NotAuthenticated, NotAllowed) as refusal:
-            return refusal.status
+            return (await self.access_control.admit(request, access)).caller
+        except (NotAuthenticated, NotAllowed) as error:
+            return error.status
 
 
 @pytest.fixture
-async def house(database: Database, clock: ManualClock) -> House:
+async def fixture(database: Database, clock: ManualClock) -> AccessFixture:
     keys = SigningKeys(database, MasterKey(bytes(32)))
-    tokens = DeviceTokens(database, keys, OutsideIssuers(), clock=lambda: clock.now_ms / 1000)
+    tokens = new_device_tokens(database, keys, clock=lambda: clock.now_ms / 1000)
     await tokens.start()
-    return House(database, tokens)
+    return AccessFixture(database, tokens)
 
 
-async def test_an_open_door_asks_nobody_anything(house: House) -> None:
-    assert await house.admits(request(), Access.open) is None
-    assert await house.admits(bearing("nonsense"), Access.open) is None
+async def test_open_route_needs_no_credentials(fixture: AccessFixture) -> None:
+    assert await fixture.admits(request(), Access.open) is None
+    assert await fixture.admits(bearer_request("nonsense"), Access.open) is None
 
 
-async def test_nobody_gets_through_any_other_door(house: House) -> None:
+async def test_missing_or_invalid_credentials_are_refused(fixture: AccessFixture) -> None:
     for access in Access:
         if access is not Access.open:
-            assert await house.admits(request(), access) == 401
-            assert await house.admits(bearing("nonsense"), access) == 401
-            assert await house.admits(request(cookie="nonsense"), access) == 401
+            assert await fixture.admits(request(), access) == 401
+            assert await fixture.admits(bearer_request("nonsense"), access) == 401
+            assert await fixture.admits(request(cookie="nonsense"), access) == 401
 
 
-async def test_a_device_gets_through_its_door_and_no_other(house: House) -> None:
-    caller = await house.admits(bearing(house.device_token), Access.device)
+async def test_device_token_opens_only_device_routes(fixture: AccessFixture) -> None:
+    caller = await fixture.admits(bearer_request(fixture.device_token), Access.device)
     assert isinstance(caller, DeviceCaller)
-    assert (caller.device_id, caller.user_id) == (house.device_id, house.owner)
+    assert (caller.device_id, caller.user_id) == (fixture.device_id, fixture.owner)
     for access in Access:
         if access not in (Access.open, Access.device):
-            assert await house.admits(bearing(house.device_token), access) == 401
+            assert await fixture.admits(bearer_request(fixture.device_token), access) == 401
 
 
-# Written down here once more: what a token of each scope opens.
-DOORS_OF_SCOPES = {
-    "eventpolling": {Access.client},
-    "ssf.read": {Access.signals_read},
-    "ssf.manage": {Access.signals_read, Access.signals_manage},
-    "eventpolling ssf.read": {Access.client, Access.signals_read},
-    "accounts": set(),
+# Repeated here on purpose: the routes that a token of each scope opens.
+ACCESS_OF_SCOPES = {
+    "eventpolling": {Access.client, Access.subscriber},
+    "ssf.read": {Access.ssf_read},
+    "ssf.manage": {Access.ssf_read, Access.ssf_manage},
+    "eventpolling ssf.read": {Access.client, Access.subscriber, Access.ssf_read},
+    "accounts": {Access.subscriber},
+    "payments fundsconfirmations": {Access.subscriber},
+    "openid": set(),
 }
 
 
-@pytest.mark.parametrize("scope", DOORS_OF_SCOPES)
-async def test_a_client_gets_through_the_doors_it_has_the_scope_for(house: House, scope: str) -> None:
-    client = house.database.write_now(add_client)
-    token = house.database.write_now(client_tokens.issue, client, scope, None, 60)
+@pytest.mark.parametrize("scope", ACCESS_OF_SCOPES)
+async def test_client_token_opens_routes_of_its_scopes(fixture: AccessFixture, scope: str) -> None:
+    client = fixture.database.write_now(add_client)
+    token = fixture.database.write_now(client_tokens.issue, client, scope, None, 60)
     for access in set(Access) - {Access.open}:
-        admitted = await house.admits(bearing(token), access)
-        if access in DOORS_OF_SCOPES[scope]:
+        admitted = await fixture.admits(bearer_request(token), access)
+        if access in ACCESS_OF_SCOPES[scope]:
             assert isinstance(admitted, ClientCaller)
             assert admitted.id == client
         else:
             assert admitted == (403 if access in SCOPES_NEEDED else 401)
 
 
-async def test_people_and_keys_do_not_get_through_the_doors_of_machines(house: House) -> None:
-    for access in (Access.device, Access.collector, *SCOPES_NEEDED):
-        assert await house.admits(request(cookie=house.cookies[Role.admin]), access) == 401
-        assert await house.admits(bearing(house.keys[Role.admin]), access) == 401
+async def test_people_and_api_keys_are_refused_on_machine_routes(fixture: AccessFixture) -> None:
+    for access in (Access.device, Access.collector, Access.older_collector, *SCOPES_NEEDED):
+        assert await fixture.admits(request(cookie=fixture.cookies[Role.admin]), access) == 401
+        assert await fixture.admits(bearer_request(fixture.keys[Role.admin]), access) == 401
 
 
-async def test_a_devices_token_must_name_a_device_that_is_the_users(house: House) -> None:
-    stranger = house.users[Role.operator]
-    assert await house.admits(bearing(house.tokens.mint(stranger, house.device_id)), Access.device) == 403
-    assert await house.admits(bearing(house.tokens.mint(house.owner, 999)), Access.device) == 403
+async def test_device_token_of_another_users_device_is_refused(fixture: AccessFixture) -> None:
+    stranger = fixture.users[Role.operator]
+    assert await fixture.admits(bearer_request(fixture.tokens.mint(stranger, fixture.device_id)), Access.device) == 403
+    assert await fixture.admits(bearer_request(fixture.tokens.mint(fixture.owner, 999)), Access.device) == 403
 
 
-@pytest.mark.parametrize("access", ROLE_NEEDED)
-async def test_a_role_is_enough_or_it_is_not(house: House, access: Access) -> None:
+@pytest.mark.parametrize(
+    "access", [access for access in ROLE_NEEDED if access not in (Access.own_read, Access.approve_in_person)]
+)
+async def test_route_needs_its_role(fixture: AccessFixture, access: Access) -> None:
     needed = ROLE_NEEDED[access]
     for role in ROLES:
-        by_key = await house.admits(bearing(house.keys[role]), access)
-        assert by_key == 403 if role < needed else isinstance(by_key, KeyHolder) and by_key.role is role
-        by_cookie = await house.admits(request(cookie=house.cookies[role]), access)
-        enough = Role.admin if access in (Access.oversee, Access.steer) else needed
+        by_key = await fixture.admits(bearer_request(fixture.keys[role]), access)
+        assert by_key == 403 if role < needed else isinstance(by_key, ApiKeyCaller) and by_key.role is role
+        by_cookie = await fixture.admits(request(cookie=fixture.cookies[role]), access)
+        enough = Role.admin if access in (Access.fleet_read, Access.fleet_operate) else needed
         assert by_cookie == 403 if role < enough else isinstance(by_cookie, Person) and by_cookie.role is role
 
 
-def test_every_door_is_somebodys() -> None:
-    by_kind = {Access.open, Access.device, Access.collector, Access.person}
+def test_every_access_is_covered_by_a_rule() -> None:
+    by_kind = {Access.open, Access.device, Access.collector, Access.older_collector, Access.person}
     assert by_kind | set(SCOPES_NEEDED) | set(ROLE_NEEDED) == set(Access)
 
 
-async def test_a_door_for_people_is_not_for_keys(house: House) -> None:
-    person = await house.admits(request(cookie=house.cookies[Role.viewer]), Access.person)
+async def test_route_for_people_refuses_api_keys(fixture: AccessFixture) -> None:
+    person = await fixture.admits(request(cookie=fixture.cookies[Role.viewer]), Access.person)
     assert isinstance(person, Person)
-    assert person.user_id == house.owner
-    assert await house.admits(bearing(house.keys[Role.admin]), Access.person) == 403
+    assert person.user_id == fixture.owner
+    assert await fixture.admits(bearer_request(fixture.keys[Role.admin]), Access.person) == 403
 
 
-async def test_a_person_sees_only_their_own_and_a_key_acts_for_everybody(house: House) -> None:
-    own, other = str(house.owner), str(house.users[Role.admin])
-    cookie = house.cookies[Role.viewer]
-    assert isinstance(await house.admits(request(cookie=cookie, user_id=own), Access.read), Person)
+async def test_person_is_limited_to_own_user_id_and_api_key_is_not(fixture: AccessFixture) -> None:
+    own, other = str(fixture.owner), str(fixture.users[Role.admin])
+    cookie = fixture.cookies[Role.viewer]
+    assert isinstance(await fixture.admits(request(cookie=cookie, user_id=own), Access.read), Person)
     for user_id in (other, "0" + own, "x", ""):
-        assert await house.admits(request(cookie=cookie, user_id=user_id), Access.read) == 403
-    assert await house.admits(request(cookie=cookie, user_id=other), Access.person) == 403
-    admin = house.cookies[Role.admin]
-    assert await house.admits(request(cookie=admin, user_id=own), Access.administer) == 403
-    assert isinstance(await house.admits(bearing(house.keys[Role.viewer], user_id=other), Access.read), KeyHolder)
+        assert await fixture.admits(request(cookie=cookie, user_id=user_id), Access.read) == 403
+    assert await fixture.admits(request(cookie=cookie, user_id=other), Access.person) == 403
+    admin = fixture.cookies[Role.admin]
+    assert await fixture.admits(request(cookie=admin, user_id=own), Access.administer) == 403
+    assert isinstance(
+        await fixture.admits(bearer_request(fixture.keys[Role.viewer], user_id=other), Access.read), ApiKeyCaller
+    )
 
 
-async def test_a_header_counts_before_a_cookie(house: House) -> None:
-    both = request(("authorization", "Bearer nonsense"), cookie=house.cookies[Role.admin])
-    assert await house.admits(both, Access.read) == 401
+async def test_only_people_approve(fixture: AccessFixture) -> None:
+    for role in ROLES:
+        by_person = await fixture.admits(request(cookie=fixture.cookies[role]), Access.approve_in_person)
+        assert by_person == 403 if role < Role.approver else isinstance(by_person, Person)
+        assert await fixture.admits(bearer_request(fixture.keys[role]), Access.approve_in_person) == 403
 
 
-async def test_a_revoked_key_and_an_ended_session_are_nobody(house: House, clock: ManualClock) -> None:
-    key_id = house.database.read_now(api_keys.list_all)[0].id
-    key = house.keys[Role(1)]
-    assert isinstance(await house.admits(bearing(key), Access.read), KeyHolder)
-    house.database.write_now(api_keys.revoke, key_id)
-    assert await house.admits(bearing(key), Access.read) == 401
-    house.database.write_now(sessions.end, house.cookies[Role.viewer])
-    assert await house.admits(request(cookie=house.cookies[Role.viewer]), Access.read) == 401
-    clock.advance(sessions.SESSION_SECONDS)
-    assert await house.admits(request(cookie=house.cookies[Role.admin]), Access.read) == 401
+@pytest.mark.parametrize("access", [access for access in ROLE_NEEDED if access is not Access.approve_in_person])
+async def test_key_of_a_user_opens_only_the_users_own_resources(fixture: AccessFixture, access: Access) -> None:
+    for role in ROLES:
+        user_id = fixture.users[role]
+        _, key = fixture.database.write_now(api_keys.create, "own", Role.admin, user_id)
+        admitted = await fixture.admits(bearer_request(key, user_id=str(user_id)), access)
+        if role < ROLE_NEEDED[access]:
+            assert admitted == 403
+        else:
+            assert isinstance(admitted, ApiKeyCaller)
+            assert (admitted.role, admitted.user_id) == (role, user_id)
+        other = next(other for other in fixture.users.values() if other != user_id)
+        for path in (str(other), f"0{user_id}", "x", ""):
+            assert await fixture.admits(bearer_request(key, user_id=path), access) == 403
+        assert access is Access.own_read or await fixture.admits(bearer_request(key), access) == 403
 
 
-@pytest.mark.parametrize("origin", [f"https://{HOST}", f"http://{HOST}"])
-async def test_a_page_of_ours_may_act_with_the_cookie(house: House, origin: str) -> None:
-    ours = request(("origin", origin), method="POST", cookie=house.cookies[Role.admin])
-    assert isinstance(await house.admits(ours, Access.operate), Person)
+async def test_own_resources_need_a_user(fixture: AccessFixture) -> None:
+    assert await fixture.admits(bearer_request(fixture.keys[Role.admin]), Access.own_read) == 403
+    person = await fixture.admits(request(cookie=fixture.cookies[Role.viewer]), Access.own_read)
+    assert isinstance(person, Person)
+    _, key = fixture.database.write_now(api_keys.create, "own", Role.viewer, fixture.owner)
+    caller = await fixture.admits(bearer_request(key), Access.own_read)
+    assert isinstance(caller, ApiKeyCaller)
+    assert caller.user_id == fixture.owner
+
+
+async def test_key_of_a_user_is_refused_on_routes_for_people_and_machines(fixture: AccessFixture) -> None:
+    _, key = fixture.database.write_now(api_keys.create, "own", Role.admin, fixture.users[Role.admin])
+    assert await fixture.admits(bearer_request(key), Access.person) == 403
+    for access in (Access.device, Access.collector, *SCOPES_NEEDED):
+        assert await fixture.admits(bearer_request(key), access) == 401
+
+
+async def test_authorization_header_takes_precedence_over_cookie(fixture: AccessFixture) -> None:
+    both = request(("authorization", "Bearer nonsense"), cookie=fixture.cookies[Role.admin])
+    assert await fixture.admits(both, Access.read) == 401
+
+
+async def test_revoked_key_and_ended_session_are_refused(fixture: AccessFixture, clock: ManualClock) -> None:
+    key_id = fixture.database.read_now(api_keys.list_all)[0].id
+    key = fixture.keys[Role(1)]
+    assert isinstance(await fixture.admits(bearer_request(key), Access.read), ApiKeyCaller)
+    fixture.database.write_now(api_keys.revoke, key_id)
+    assert await fixture.admits(bearer_request(key), Access.read) == 401
+    fixture.database.write_now(sessions.end, fixture.cookies[Role.viewer])
+    assert await fixture.admits(request(cookie=fixture.cookies[Role.viewer]), Access.read) == 401
+    clock.advance(SESSION_SECONDS)
+    assert await fixture.admits(request(cookie=fixture.cookies[Role.admin]), Access.read) == 401
+
+
+@pytest.mark.parametrize("origin", [f"http://{HOST}", f"http://{HOST}:80", f"HTTP://{HOST.upper()}"])
+async def test_cookie_is_accepted_from_own_origin(fixture: AccessFixture, origin: str) -> None:
+    ours = request(("origin", origin), method="POST", cookie=fixture.cookies[Role.admin])
+    assert isinstance(await fixture.admits(ours, Access.operate), Person)
 
 
 @pytest.mark.parametrize(
     "origin",
     [
-        "https://evil.example", "null", "", HOST, f"https://{HOST}.evil.example", f"https://evil.example/{HOST}",
-        f"https://{HOST}@evil.example", f"https://{HOST}:8443", "https://[::1", "http://", "\xff",
+        "http://evil.example", "null", "", HOST, f"http://{HOST}.evil.example", f"http://evil.example/{HOST}",
+        f"http://{HOST}@evil.example", f"http://{HOST}:8443", f"https://{HOST}", "http://[::1", "http://", "\xff",
     ],
 )  # fmt: skip
-async def test_a_page_of_another_origin_may_not(house: House, origin: str) -> None:
+async def test_cookie_from_another_origin_is_refused_for_changes(fixture: AccessFixture, origin: str) -> None:
     for method in ("POST", "PUT", "PATCH", "DELETE"):
-        foreign = request(("origin", origin), method=method, cookie=house.cookies[Role.admin])
-        assert await house.admits(foreign, Access.operate) == 403
-        assert await house.admits(foreign, Access.person) == 403
-    # It could not read the answer of a GET; and a key is not sent by a browser on its own.
-    looking = request(("origin", origin), cookie=house.cookies[Role.admin])
-    assert isinstance(await house.admits(looking, Access.read), Person)
-    by_key = request(("origin", origin), ("authorization", f"Bearer {house.keys[Role.admin]}"), method="POST")
-    assert isinstance(await house.admits(by_key, Access.operate), KeyHolder)
+        foreign = request(("origin", origin), method=method, cookie=fixture.cookies[Role.admin])
+        assert await fixture.admits(foreign, Access.operate) == 403
+        assert await fixture.admits(foreign, Access.person) == 403
+    # The page could not read the response of a GET, and a browser does not add an API key by itself.
+    looking = request(("origin", origin), cookie=fixture.cookies[Role.admin])
+    assert isinstance(await fixture.admits(looking, Access.read), Person)
+    by_key = request(("origin", origin), ("authorization", f"Bearer {fixture.keys[Role.admin]}"), method="POST")
+    assert isinstance(await fixture.admits(by_key, Access.operate), ApiKeyCaller)
 
 
-async def test_a_client_that_names_no_origin_is_no_browser(house: House) -> None:
-    plain = request(method="POST", cookie=house.cookies[Role.admin])
-    assert isinstance(await house.admits(plain, Access.operate), Person)
+async def test_cookie_without_origin_header_is_accepted(fixture: AccessFixture) -> None:
+    plain = request(method="POST", cookie=fixture.cookies[Role.admin])
+    assert isinstance(await fixture.admits(plain, Access.operate), Person)
 
 
-async def test_a_page_may_ask_who_is_signed_in(house: House) -> None:
-    person = await house.gate.person_of(request(cookie=house.cookies[Role.viewer]))
-    assert person == Person(house.owner, "viewer@example.com", Role.viewer)
-    assert await house.gate.person_of(request()) is None
-    assert await house.gate.person_of(request(cookie="nonsense")) is None
-    assert await house.gate.person_of(request(cookie="")) is None
+async def test_person_of_returns_signed_in_person(fixture: AccessFixture) -> None:
+    person = await fixture.access_control.person_of(request(cookie=fixture.cookies[Role.viewer]))
+    assert person == Person(fixture.owner, "viewer@example.com", Grants.everywhere(Role.viewer))
+    assert await fixture.access_control.person_of(request()) is None
+    assert await fixture.access_control.person_of(request(cookie="nonsense")) is None
+    assert await fixture.access_control.person_of(request(cookie="")) is None
 
 
 @pytest.mark.parametrize("value", ["Bearer abc", "bearer abc", "BEARER  abc ", "Bearer\tabc"])
-def test_a_bearer_token_is_read(value: str) -> None:
+def test_bearer_token_is_parsed(value: str) -> None:
     if "\t" in value:
         with pytest.raises(NotAuthenticated):
             bearer_token(request(("authorization", value)))
@@ -230,13 +283,46 @@ def test_a_bearer_token_is_read(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "abc", "Bearer", "Bearer ", "Basic abc", "Token abc", "Bearerabc"])
-def test_any_other_header_is_nobodys(value: str) -> None:
+def test_other_authorization_header_is_refused(value: str) -> None:
     with pytest.raises(NotAuthenticated):
         bearer_token(request(("authorization", value)))
 
 
-def test_two_headers_are_nobodys() -> None:
+def test_missing_or_repeated_authorization_header_is_refused() -> None:
     with pytest.raises(NotAuthenticated):
         bearer_token(request(("authorization", "Bearer a"), ("authorization", "Bearer a")))
     with pytest.raises(NotAuthenticated):
         bearer_token(request())
+
+
+def request_by(scheme: str) -> Request:
+    return Request({"type": "http", "scheme": scheme, "headers": []})
+
+
+def test_cookie_is_http_only_and_same_site() -> None:
+    name, value = SessionCookie(None).issue(request_by("http"), "token", 60)
+    assert name == b"set-cookie"
+    assert value == b"restante_session=token; Path=/; Max-Age=60; HttpOnly; SameSite=Lax"
+
+
+@pytest.mark.parametrize(
+    ("public_url", "scheme", "is_secure"),
+    [
+        (None, "http", False),
+        (None, "https", True),
+        ("http://restante.example", "http", False),
+        ("http://restante.example", "https", True),
+        ("https://restante.example", "http", True),
+        ("HTTPS://restante.example", "http", True),
+        ("https://restante.example", "https", True),
+    ],
+)
+def test_cookie_is_secure_if_people_use_https(public_url: str | None, scheme: str, is_secure: bool) -> None:
+    cookie = SessionCookie(public_url)
+    for _, value in (cookie.issue(request_by(scheme), "token", 60), cookie.clear(request_by(scheme))):
+        assert value.endswith(b"; Secure") is is_secure
+        assert value.startswith(b"__Host-restante_session=") is is_secure
+
+
+def test_cleared_cookie_is_empty_and_expired() -> None:
+    assert SessionCookie(None).clear(request_by("http"))[1].startswith(b"restante_session=; Path=/; Max-Age=0;")

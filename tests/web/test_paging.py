@@ -2,24 +2,25 @@ import pytest
 from starlette.requests import Request
 
 from restante.core.errors import BadInput
-from restante.web.ask import Ask
-from restante.web.paging import Page, Window, page_of, window_of
+from restante.database.paging import Page, PageRequest, page_of
+from restante.web.paging import page_request_of
+from restante.web.request import ApiRequest
 
 
-def ask(query: str) -> Ask:
-    return Ask(Request({"type": "http", "query_string": query.encode(), "headers": []}), None)
+def request(query: str) -> ApiRequest:
+    return ApiRequest(Request({"type": "http", "query_string": query.encode(), "headers": []}), None)
 
 
 @pytest.mark.parametrize(
-    ("query", "window"),
+    ("query", "page_request"),
     [
-        ("", Window(100, 0)),
-        ("limit=1&after=7", Window(1, 7)),
-        ("limit=500", Window(500, 0)),
+        ("", PageRequest(100, 0)),
+        ("limit=1&after=7", PageRequest(1, 7)),
+        ("limit=500", PageRequest(500, 0)),
     ],
 )
-def test_the_window_asked_for(query: str, window: Window) -> None:
-    assert window_of(ask(query)) == window
+def test_page_request_is_parsed(query: str, page_request: PageRequest) -> None:
+    assert page_request_of(request(query)) == page_request
 
 
 @pytest.mark.parametrize(
@@ -33,9 +34,9 @@ def test_the_window_asked_for(query: str, window: Window) -> None:
         ("after=9223372036854775808", "after"),
     ],
 )
-def test_nothing_is_clamped(query: str, field: str) -> None:
+def test_value_out_of_range_is_refused(query: str, field: str) -> None:
     with pytest.raises(BadInput) as caught:
-        window_of(ask(query))
+        page_request_of(request(query))
     assert caught.value.field == field
 
 
@@ -47,5 +48,5 @@ def test_nothing_is_clamped(query: str, field: str) -> None:
         ([3, 5, 9], Page([3, 5], 5)),
     ],
 )
-def test_a_page_tells_of_the_next(ids: list[int], page: Page[int]) -> None:
-    assert page_of([{"id": id} for id in ids], Window(2, 0), "id", lambda row: int(row["id"])) == page
+def test_page_names_the_next(ids: list[int], page: Page[int]) -> None:
+    assert page_of([{"id": id} for id in ids], PageRequest(2, 0), "id", lambda row: int(row["id"])) == page

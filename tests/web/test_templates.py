@@ -18,11 +18,11 @@ def test_values_are_escaped(templates: Templates) -> None:
     assert templates.render("page.html", name="<b>") == "<p>&lt;b&gt;</p>"
 
 
-def test_a_value_that_is_missing_is_a_fault(templates: Templates) -> None:
+def test_missing_value_raises(templates: Templates) -> None:
     with pytest.raises(UndefinedError):
         templates.render("page.html")
 
 
-def test_a_server_starts_without_what_only_pages_need() -> None:
+def test_server_start_does_not_import_jinja2() -> None:
     code = "import sys, restante.server.app; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

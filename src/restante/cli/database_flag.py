@@ -1,5 +1,8 @@
-"""`--database`, for every command that takes `--data`: added to all of them in one place, as none does anything else
-with it than to have the right database opened."""
+"""The flag `--database`, added to every command that takes `--data`.
+
+No command uses the value itself; only opening the database does. So the flag is added in one place, and its value is
+kept in a context variable.
+"""
 
 import functools
 import inspect
@@ -17,41 +20,41 @@ DatabaseOption = Annotated[
         help="The PostgreSQL database (RESTANTE_DATABASE, else the embedded one in the data folder).",
     ),
 ]
-_given: ContextVar[str | None] = ContextVar("database", default=None)
+_database: ContextVar[str | None] = ContextVar("database", default=None)
 
 
-def given_database() -> str | None:
-    """What the command that runs was given."""
-    return _given.get()
+def database_from_flag() -> str | None:
+    """The value of the flag of the running command."""
+    return _database.get()
 
 
-def add_to_all(app: typer.Typer) -> None:
-    """Give the flag to the commands of the application and of its groups."""
+def add_database_flag(app: typer.Typer) -> None:
+    """Add the flag to the commands of the application and of its groups."""
     for command in app.registered_commands:
-        if command.callback is not None and _parameters(command.callback) & {"data", "database"} == {"data"}:
+        if command.callback is not None and _parameter_names(command.callback) & {"data", "database"} == {"data"}:
             command.callback = _with_flag(command.callback)
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            add_to_all(group.typer_instance)
+            add_database_flag(group.typer_instance)
 
 
-def _parameters(command: Callable[..., Any]) -> set[str]:
+def _parameter_names(command: Callable[..., Any]) -> set[str]:
     return set(inspect.signature(command).parameters)
 
 
 def _with_flag(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
-    def run(*, database: str | None = None, **given: Any) -> Any:
-        token = _given.set(database)
+    def run(*, database: str | None = None, **arguments: Any) -> Any:
+        token = _database.set(database)
         try:
-            return command(**given)
+            return command(**arguments)
         finally:
-            _given.reset(token)
+            _database.reset(token)
 
     signature = inspect.signature(command)
     flag = inspect.Parameter("database", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=DatabaseOption)
-    before = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
-    place = next(at for at, each in enumerate(before) if each.name == "data") + 1
-    shaped: Any = run
-    shaped.__signature__ = signature.replace(parameters=[*before[:place], flag, *before[place:]])
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
+    position = next(index for index, each in enumerate(parameters) if each.name == "data") + 1
+    wrapped: Any = run
+    wrapped.__signature__ = signature.replace(parameters=[*parameters[:position], flag, *parameters[position:]])
     return run

@@ -1,14 +1,14 @@
-"""Options that several commands share, so that they are spelled and explained the same everywhere."""
+"""Options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from restante.identity.callers import Role
+from restante.identity.grants import EXPECTED_SCOPE, Grants, Role, checked_grants, parse_grant
 
 LIMIT_MAX = 1000
-ID_MAX = 2**63 - 1  # what a database can hold
+ID_MAX = 2**63 - 1  # the largest integer of the database
 
 
 def role_named(name: str) -> Role:
@@ -31,16 +31,39 @@ ConfigOption = Annotated[
     ),
 ]
 RoleOption = Annotated[
-    Role,
+    Role | None,
     typer.Option(
         "--role",
         parser=role_named,
         metavar="|".join(Role.__members__),
-        help="What it may do.",
+        help="Its role, for everything.",
         show_default=False,
     ),
 ]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=LIMIT_MAX, help="How many to list at most.")]
-AfterOption = Annotated[
-    int, typer.Option("--after", min=0, max=ID_MAX, help="Where the page before ended: its last id.")
+GrantOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--grant",
+        metavar="ROLE@SCOPE",
+        help="A role in a scope, instead of --role; repeatable. Scopes: " + EXPECTED_SCOPE + ".",
+        show_default=False,
+    ),
 ]
+
+
+def grants_of(role: Role | None, grants: list[str] | None) -> Grants:
+    """The grants of the flags: `--role`, or one or more `--grant`."""
+    if (role is None) == (not grants):
+        raise typer.BadParameter("either --role or --grant is required")
+    if role is not None:
+        return Grants.everywhere(role)
+    return checked_grants([parse_grant(text, "--grant") for text in grants or ()], "--grant")
+
+
+def shown_grants(grants: Grants) -> str:
+    """The grants as a sentence shows them: a role for everything by its name alone."""
+    return ", ".join(text.removesuffix("@all") for text in grants.as_texts())
+
+
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=LIMIT_MAX, help="The most items to list.")]
+AfterOption = Annotated[int, typer.Option("--after", min=0, max=ID_MAX, help="The last id of the previous page.")]

@@ -1,12 +1,15 @@
-"""What commands print: tables for people, JSON for programs, and complaints on stderr.
+"""Output of the commands: tables for people, JSON for programs, errors on stderr.
 
-What is shown may come from devices and strangers: nothing in it is taken for markup, and no control character
-reaches the terminal.
+A command passes its result once, together with how to show it to people; the `print_*` functions that take `as_json`
+choose between the two. The values may come from devices and strangers, so nothing in them is read as markup, and no
+control character reaches the terminal.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 import typer
@@ -14,48 +17,88 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from restante.database.paging import Page
+
 PIPED_WIDTH = 400
 _encoder = msgspec.json.Encoder()
 
+# The title of each column, and the attribute or the function that gives its value for an item.
+Columns = Mapping[str, str | Callable[[Any], object]]
 
-def show_json(value: object) -> None:
+
+def print_result(value: object, text: str, as_json: bool) -> None:
+    """Print what a command did: the value as JSON, or the text."""
+    if as_json:
+        print_json(value)
+    else:
+        typer.echo(text)
+
+
+def print_items(
+    items: Sequence[Any], columns: Columns, as_json: bool, *, when_empty: str, json_value: object = None
+) -> None:
+    """Print a list: `json_value`, by default the items themselves, as JSON, or a table of the items."""
+    if as_json:
+        print_json(items if json_value is None else json_value)
+    else:
+        print_table(list(columns), [_values(item, columns) for item in items], when_empty=when_empty)
+
+
+def print_page(page: Page[Any], columns: Columns, as_json: bool, *, when_empty: str) -> None:
+    """Print a page of a list, and how to get the next page."""
+    print_items(page.items, columns, as_json, when_empty=when_empty, json_value=page)
+    if page.next is not None and not as_json:
+        typer.echo(f"There are more: --after {page.next}")
+
+
+def print_record(record: object, columns: Columns, as_json: bool) -> None:
+    """Print one thing: as JSON, or a line for each column."""
+    if as_json:
+        print_json(record)
+    else:
+        print_fields(zip(columns, _values(record, columns), strict=True))
+
+
+def present_fields(record: object, names: Iterable[str]) -> dict[str, object]:
+    """The named attributes that are not None, by title; objects and lists as JSON."""
+    values = ((name.replace("_", " "), getattr(record, name)) for name in names)
+    return {title: _json_text(value) for title, value in values if value is not None}
+
+
+def print_json(value: object) -> None:
     typer.echo(_encoder.encode(value).decode())
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, when_empty: str) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, when_empty: str) -> None:
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*(as_text(value) for value in row))
+        table.add_row(*(_cell(value) for value in row))
     if table.row_count == 0:
         typer.echo(when_empty)
     else:
         _console().print(table)
 
 
-def show_record(fields: Iterable[tuple[str, object]]) -> None:
-    """One thing, a field a line."""
+def print_fields(fields: Iterable[tuple[str, object]]) -> None:
+    """Print one field per line."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in fields:
-        table.add_row(name, as_text(value))
+        table.add_row(name, _cell(value))
     _console().print(table)
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     typer.echo(f"restante: {printable(message)}", err=True)
-
-
-def as_text(value: object) -> Text:
-    return Text("" if value is None else printable(str(value)))
 
 
 def printable(text: str) -> str:
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
-def moment(milliseconds: int | None) -> str:
-    """A time of the database for human eyes, in UTC; the same text sorts as the times do."""
+def format_time(milliseconds: int | None) -> str:
+    """A time of the database in UTC, as text that sorts like the times; empty for None."""
     if milliseconds is None:
         return ""
     try:
@@ -64,6 +107,23 @@ def moment(milliseconds: int | None) -> str:
         return f"{milliseconds} ms"
 
 
+def time_of(name: str) -> Callable[[Any], str]:
+    """A column: the attribute of that name, a time in milliseconds."""
+    return lambda item: format_time(getattr(item, name))
+
+
+def _values(item: object, columns: Columns) -> list[object]:
+    return [attrgetter(value)(item) if isinstance(value, str) else value(item) for value in columns.values()]
+
+
+def _json_text(value: object) -> object:
+    return _encoder.encode(value).decode() if isinstance(value, dict | list | msgspec.Raw) else value
+
+
+def _cell(value: object) -> Text:
+    return Text("" if value is None else printable(str(value)))
+
+
 def _console() -> Console:
-    # Piped output is for other programs: their lines must not be broken to fit a terminal that is not there.
+    # Other programs read piped output: do not wrap its lines to the width of a terminal that is not there.
     return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)

@@ -1,0 +1,1 @@
+"""Protocol 2, edge commands: leased, signed commands with idempotent ACKs."""

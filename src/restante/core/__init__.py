@@ -1,0 +1,1 @@
+"""Decisions without I/O: no asyncio, no SQL, no HTTP; time is an argument."""

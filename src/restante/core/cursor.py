@@ -1,14 +1,17 @@
-"""Cursor arithmetic: where a device is in its log, and what a poll from there may see.
+"""Cursor arithmetic: the position of a device in its log, and which signals a poll from there returns.
 
-A position is `(ms, n)`: n counts a device's signals 1, 2, 3 … without gaps, ms never goes back. Their order as a
-pair is therefore the order of publishing. A cursor is a position written `<ms>-<n>`; to clients it is opaque.
+A position is `(ms, n)`: n counts the signals of a device 1, 2, 3 … without gaps, and ms never decreases. The order of
+the pairs is therefore the order of publishing. A cursor is a position written `<ms>-<n>`; to clients it is opaque.
+This module does not know storage: a `LogHead` describes a log.
 
-Knows nothing of storage: a log is described by its `Head`. Must always hold: a poll either sees every signal after
-its cursor, in order, or is told `CursorExpired`; never a silent gap, and never an expiry where nothing is missing.
+Invariant: a poll either returns every signal after its cursor, in order, or fails with `CursorExpired`. There is never
+a silent gap, and a cursor never expires while no signal is missing.
 """
 
 import re
 from typing import NamedTuple
+
+import msgspec
 
 from restante.core.errors import BadInput, CursorExpired
 
@@ -26,8 +29,8 @@ class Position(NamedTuple):
 START = Position(0, 0)
 
 
-class Head(NamedTuple):
-    """A device's log in three positions: its newest signal, the newest one trimmed away, the earliest retained."""
+class LogHead(msgspec.Struct, frozen=True):
+    """The log of a device in three positions: its newest signal, the newest trimmed one, the earliest retained one."""
 
     newest: Position = START
     trimmed: Position = START
@@ -38,7 +41,7 @@ class Head(NamedTuple):
         return self.newest.n - self.trimmed.n
 
     def next_position(self, now_ms: int) -> Position:
-        """The position of the next signal: the counter moves by one, the clock never back."""
+        """The position of the next signal: the counter grows by one, the time never decreases."""
         return Position(max(now_ms, self.newest.ms), self.newest.n + 1)
 
 
@@ -51,7 +54,7 @@ def parse_cursor(text: str, field: str = "cursor") -> Position:
 
 def parse_if_none_match(value: str) -> Position:
     """Read the cursor of an If-None-Match header: bare as we send it, or quoted or weak as clients write it."""
-    # Only what HTTP calls white space: a line feed or a control character is no part of any header.
+    # Only what HTTP defines as white space: line feeds and control characters are not allowed in a header.
     bare = value.strip(" \t")
     if bare.startswith("W/"):
         bare = bare[2:]
@@ -60,7 +63,7 @@ def parse_if_none_match(value: str) -> Position:
     return parse_cursor(bare, "If-None-Match")
 
 
-def check_cursor(cursor: Position, head: Head) -> None:
+def check_cursor(cursor: Position, head: LogHead) -> None:
     """Raise CursorExpired if and only if reading on from the cursor would miss a signal."""
     if cursor > head.newest:
         raise CursorExpired("cursor_unknown", str(head.newest), str(head.earliest))
@@ -68,6 +71,6 @@ def check_cursor(cursor: Position, head: Head) -> None:
         raise CursorExpired("cursor_trimmed", str(head.newest), str(head.earliest))
 
 
-def trim_to(head: Head, keep: int, slack: int) -> int | None:
-    """The counter up to which to trim, once the log holds `slack` more than it keeps; None while it does not."""
+def trim_to(head: LogHead, keep: int, slack: int) -> int | None:
+    """The counter up to which to trim if the log holds more than `keep + slack` signals; else None."""
     return head.newest.n - keep if head.retained > keep + slack else None

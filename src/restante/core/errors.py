@@ -1,24 +1,27 @@
-"""What can be wrong with a request, as one tree.
+"""The errors that a request can end with.
 
     RestanteError
     ├── BadInput            400  a field is not what was expected; nothing was changed
-    │   ├── MissingField         it is required and not there
-    │   └── UnknownField         there is no such field
-    ├── NotAuthenticated    401  nobody we know, or a proof that does not hold
-    ├── NotAllowed          403  somebody we know, who may not do this
-    ├── NotFound            404  absent, or another's: both look the same
-    ├── Conflict            409  the state of things forbids it now
-    │   └── CursorExpired        signals after the cursor are gone, or the cursor is not of this log
+    │   ├── MissingField         a required field is missing
+    │   └── UnknownField         the field does not exist
+    ├── NotAuthenticated    401  unknown caller, or invalid credentials
+    │   └── InvalidToken         a token was sent, and it is not accepted
+    ├── NotAllowed          403  known caller without permission
+    │   └── InsufficientScope    the token lacks a scope, or the API key a role
+    ├── NotFound            404  missing, or owned by another tenant: both look the same
+    ├── Conflict            409  the current state does not allow it
+    │   └── CursorExpired        signals after the cursor were trimmed, or the cursor is unknown
     ├── TooLarge            413
     ├── WrongMediaType      415
-    ├── Unprocessable       422  understood, and impossible as asked
-    ├── TooManyRequests     429  with when to come back
-    └── Unavailable         503  with when to come back
+    ├── Unprocessable       422  well-formed, but impossible
+    ├── TooManyRequests     429  with Retry-After
+    └── Unavailable         503  with Retry-After
 
-The tree knows the HTTP status an error hints at, and nothing of any protocol's error body:
-each protocol's wire module turns these into its own shape, in one place.
+An error has an HTTP status, but no protocol's error body: the `response_format` module of each protocol writes that.
+The first line of a class docstring is the default message and reaches clients.
 """
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 
@@ -70,10 +73,23 @@ class NotAuthenticated(RestanteError):
         self.key = key
 
 
+class InvalidToken(NotAuthenticated):
+    """The access token is not accepted."""
+
+
 class NotAllowed(RestanteError):
     """You may not do this."""
 
     status = 403
+
+
+class InsufficientScope(NotAllowed):
+    """The access token does not allow this."""
+
+    def __init__(self, message: str, scopes: Iterable[str]) -> None:
+        super().__init__(message)
+        # Each of these would be enough.
+        self.scopes = tuple(scopes)
 
 
 class NotFound(RestanteError):
@@ -121,7 +137,7 @@ class Unprocessable(RestanteError):
     status = 422
 
 
-class ComeBackLater(RestanteError):
+class RetryLater(RestanteError):
     """Not now."""
 
     def __init__(self, message: str | None = None, *, retry_after_seconds: int) -> None:
@@ -129,13 +145,13 @@ class ComeBackLater(RestanteError):
         self.retry_after_seconds = retry_after_seconds
 
 
-class TooManyRequests(ComeBackLater):
+class TooManyRequests(RetryLater):
     """Too many requests."""
 
     status = 429
 
 
-class Unavailable(ComeBackLater):
+class Unavailable(RetryLater):
     """The service cannot answer now."""
 
     status = 503

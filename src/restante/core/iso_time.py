@@ -1,15 +1,20 @@
-"""Moments as contracts write them: UTC ISO 8601 with Z outside, milliseconds since the epoch inside."""
+"""Times on the wire: UTC ISO 8601 with Z. Inside the program, times are milliseconds since the epoch."""
 
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from restante.core.errors import BadInput
+
+# The last millisecond of the year 9999.
+_LATEST_MS = 253_402_300_799_999
+
 
 def iso(ms: int) -> str:
-    """The moment in whole seconds, `2026-01-18T10:00:00Z`."""
+    """In whole seconds, rounded down: `2026-01-18T10:00:00Z`."""
     return _iso_of_second(ms // 1000)
 
 
-# A poll writes four times, and most of them are of this very second or a fixed while after it.
+# A poll formats four times; most of them are this second or a fixed time after it.
 @lru_cache(4096)
 def _iso_of_second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -20,10 +25,22 @@ def iso_or_none(ms: int | None) -> str | None:
 
 
 def iso_not_before(ms: int) -> str:
-    """The moment in whole seconds, rounded up: for who must not come too early."""
+    """In whole seconds, rounded up: for a reader that must not act too early."""
     return iso(ms + 999)
 
 
 def iso_precise(ms: int) -> str:
-    """The moment with its milliseconds, `2026-01-18T10:00:00.250Z`."""
+    """With milliseconds: `2026-01-18T10:00:00.250Z`."""
     return f"{iso(ms)[:-1]}.{ms % 1000:03d}Z"
+
+
+def parse_iso(text: str, field: str) -> int:
+    """Milliseconds since the epoch; a time without a zone is taken as UTC, as collectors send it."""
+    try:
+        time = datetime.fromisoformat(text)
+        ms = round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise BadInput(field, "a time as UTC ISO 8601, 2026-01-18T10:00:00Z") from None
+    if not 0 <= ms <= _LATEST_MS:
+        raise BadInput(field, "a time from 1970 to 9999")
+    return ms

@@ -1,6 +1,6 @@
-"""HMAC-SHA256 under one key, for many messages: the key's part of the work is done once.
+"""HMAC-SHA256 with one key for many messages: the key is hashed once.
 
-The standard library's `hmac.digest` gives the same and takes four times as long for a short message.
+The standard library's `hmac.digest` gives the same result and takes four times as long for a short message.
 """
 
 import hashlib

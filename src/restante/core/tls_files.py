@@ -1,11 +1,10 @@
-"""What is said about files of certificates and keys that cannot be used. Reads none itself."""
+"""Error texts for certificate and key files that cannot be used. Reads no file itself."""
 
 import ssl
 
 
 def no_password() -> str:
-    """To be asked for the password of a key: without it, OpenSSL would ask on the terminal, and the server would wait
-    for an answer."""
+    """A password callback that refuses. Without one, OpenSSL would prompt on the terminal and the server would hang."""
     raise ValueError("the key is protected by a password; give it without")
 
 

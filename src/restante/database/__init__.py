@@ -1,0 +1,1 @@
+"""Engines (SQLite, PostgreSQL), the group-committing writer, migrations, named queries and the node bus."""

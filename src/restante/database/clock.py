@@ -1,22 +1,25 @@
-"""The database's time in this process, between the moments at which the database tells it.
+"""The database's time in this process, between two readings of the database's clock.
 
-Where several nodes share a database their own clocks may differ, even by hours; what one node writes down another must
-read in the same way. So all go by the database's, told about every second, and count on with the monotonic clock.
+Nodes that share a database may have clocks that differ, even by hours, and a time that one node writes must mean the
+same to the others. All nodes therefore use the database's clock. They read it about every second and extrapolate with
+the monotonic clock.
 """
 
 import time
+from collections.abc import Callable
 
 
 class DatabaseClock:
-    """The process's own clock until it is told another time: where the database runs in it, that is the same."""
+    """The process's own clock until `set` is first called: an embedded database runs in this process and uses that."""
 
-    def __init__(self) -> None:
-        self._ahead_seconds: float | None = None
+    def __init__(self, own: Callable[[], float] = time.time) -> None:
+        self._own = own
+        self._offset_seconds: float | None = None
 
     def set(self, now_ms: int) -> None:
-        self._ahead_seconds = now_ms / 1000 - time.monotonic()
+        self._offset_seconds = now_ms / 1000 - time.monotonic()
 
     def __call__(self) -> float:
         """Seconds since the epoch."""
-        ahead = self._ahead_seconds
-        return time.time() if ahead is None else time.monotonic() + ahead
+        offset = self._offset_seconds
+        return self._own() if offset is None else time.monotonic() + offset

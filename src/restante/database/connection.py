@@ -1,6 +1,7 @@
-"""What domain code sees of a database: a transaction somebody else opened, and named queries to run in it.
+"""The view that domain code has of a database: an open transaction, and named queries to run in it.
 
-Domain functions are plain and synchronous, `def revoke(conn: Connection, …)`, and know neither engine nor asyncio.
+Domain functions are plain and synchronous, `def revoke(conn: Connection, …)`. They know neither engine nor asyncio,
+and they never open or end the transaction.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,34 +22,36 @@ class Connection(Protocol):
 
     @property
     def now_ms(self) -> int:
-        """The database's clock, read once in the transaction: all its times are the same moment."""
+        """The database's clock, read once per transaction: every read of it gives the same time."""
 
     def all(self, query: Query, /, **parameters: Any) -> list[Row]:
-        """Every row of the answer."""
+        """All rows of the result."""
 
     def one(self, query: Query, /, **parameters: Any) -> Row | None:
-        """The first row of the answer, or None."""
+        """The first row of the result, or None."""
 
     def run(self, query: Query, /, **parameters: Any) -> int:
-        """Run a statement that answers nothing; how many rows it changed."""
+        """Run a statement that returns no rows. Returns the number of rows it changed."""
 
     def run_many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
         """Run a statement once for each row of parameters."""
 
-    # The same for what is run most: plain tuples are made and taken apart in half the time.
+    # The same with plain tuples, for hot paths: half the cost of rows by name.
 
     def values(self, query: Query, /, **parameters: Any) -> list[tuple[Any, ...]]:
-        """Every row of the answer, its values in the order of the query's columns."""
+        """All rows of the result, as values in the order of the query's columns."""
 
-    def values_later(self, query: Query, /, **parameters: Any) -> Callable[[], list[tuple[Any, ...]]]:
-        """The same, read now, and told when it is called for: what is wanted together is best asked for together."""
+    def prefetch(self, query: Query, /, **parameters: Any) -> Callable[[], list[tuple[Any, ...]]]:
+        """Like `values`, but sent now and returned by the function: several prefetched queries share one round trip."""
 
     def run_rows(self, query: Query, rows: Iterable[tuple[Any, ...]], /) -> None:
         """Run a statement once for each row, its values in the order in which the query first names its parameters."""
 
-    def announce(self, event: object, /) -> None:
-        """Tell the process about a change, after it is committed and only then: see `Database.on_commit`."""
+    def add_commit_event(self, event: object, /) -> None:
+        """Publish an event in this process if and when the transaction has committed: see `Database.on_commit`."""
 
     def lock(self, kind: str, /, *keys: int | str) -> None:
-        """Be the only one who works on these, until the transaction ends; before reading what is decided on. Nothing to
-        do where there is one writer at a time."""
+        """Lock these names until the transaction ends. Lock before you read the data that you decide on.
+
+        Does nothing on an engine with a single writer.
+        """

@@ -1,17 +1,16 @@
-"""The edge between the asynchronous server and the synchronous domain: `read` and `write`, and nothing else.
+"""The boundary between the asynchronous server and the synchronous domain code: `read` and `write`.
 
     settings = await database.read(install_configs.current, device_id)
     await database.write(install_configs.put, emit, device_id, items)
 
-Operations that many callers want at the same moment are run for all of them at once: see `hot.py`.
+Operations that many callers run at the same time are batched: see `writer/batching.py`.
 
-    claimed = await database.run_hot(claims, wanted)
+    claimed = await database.run_batched(claims, request)
 
-A command line without an event loop uses `read_now` and `write_now`: the same functions, the same transactions.
+The command line has no event loop and uses `read_now` and `write_now`: the same functions, the same transactions.
 """
 
 import asyncio
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -19,48 +18,67 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from restante.database.connection import Connection
 from restante.database.engine import Engine, EngineConnection
-from restante.database.errors import DatabaseError, DatabaseUnavailable
-from restante.database.hot import Asked, Failed, HotCall, HotOperation, Result
-from restante.database.writer import CommitListener, CommitPreparation, Writer
+from restante.database.errors import DatabaseError
+from restante.database.hang_watch import HangWatch
+from restante.database.reader_pool import ReaderPool
+from restante.database.writer.batching import BatchCall, BatchOperation, Failed, Request, Result
+from restante.database.writer.writer import CommitListener, CommitPreparation, Writer
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _resolve(answered: "Future[Result] | asyncio.Future[Result]", outcome: Result | Failed) -> None:
-    if answered.cancelled():
+def _resolve(future: "Future[Result] | asyncio.Future[Result]", outcome: Result | Failed) -> None:
+    if future.cancelled():
         return
     if isinstance(outcome, Failed):
-        answered.set_exception(outcome.error)
+        future.set_exception(outcome.error)
     else:
-        answered.set_result(outcome)
+        future.set_result(outcome)
 
 
-def _connected(engine: Engine) -> list[EngineConnection]:
-    """As many connections to write on as the engine has writers; all or none.
+def _connect_writer(engine: Engine, *, limits_transactions: bool) -> EngineConnection:
+    conn = engine.connect(writable=True)
+    if limits_transactions:
+        try:
+            conn.limit_transactions()
+        except DatabaseError:
+            conn.close()
+            raise
+    return conn
 
-    Made at the same time: a server that is far away or busy lets each of them wait, and a start waits for all."""
+
+def _connect_writers(engine: Engine, *, limits_transactions: bool) -> list[EngineConnection]:
+    """Make as many writable connections as the engine has writers; all or none.
+
+    They connect at the same time: with a distant or busy server each connection takes a while, and a start waits for
+    all of them.
+    """
     with ThreadPoolExecutor(engine.writers, thread_name_prefix="restante-connecting") as threads:
-        made = [threads.submit(engine.connect, writable=True) for _ in range(engine.writers)]
-    failed = [error for each in made if (error := each.exception()) is not None]
-    if failed:
-        for each in made:
+        connecting = [
+            threads.submit(_connect_writer, engine, limits_transactions=limits_transactions)
+            for _ in range(engine.writers)
+        ]
+    errors = [error for each in connecting if (error := each.exception()) is not None]
+    if errors:
+        for each in connecting:
             if each.exception() is None:
                 each.result().close()
-        raise failed[0]
-    return [each.result() for each in made]
+        raise errors[0]
+    return [each.result() for each in connecting]
 
 
 class Database:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, limits_transactions: bool = False) -> None:
+        """A server limits its transactions, whose locks other nodes wait for. Commands may take longer."""
         self._engine = engine
         self.writers, self.readers = engine.writers, engine.readers
         self._listeners: list[CommitListener] = []
         self._preparations: list[CommitPreparation] = []
-        self._writer = Writer(_connected(engine), self._listeners, self._preparations)
-        self._readers = ThreadPoolExecutor(engine.readers, thread_name_prefix="restante-reader")
-        self._reader_conn = threading.local()
-        self._reader_conns: list[EngineConnection] = []
+        conns = _connect_writers(engine, limits_transactions=limits_transactions)
+        self._writer = Writer(conns, self._listeners, self._preparations)
+        self._readers = ReaderPool(engine)
+        self._watch: HangWatch | None = None
 
     async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function in a write transaction; return when its effect is durable."""
@@ -68,49 +86,63 @@ class Database:
 
     async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function on a snapshot."""
-        return await asyncio.wrap_future(self._submit_read(lambda conn: work(conn, *args, **kwargs)))
+        return await asyncio.wrap_future(self._readers.submit(lambda conn: work(conn, *args, **kwargs)))
 
     def write_now(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return self.submit(work, *args, **kwargs).result()
 
     def read_now(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._submit_read(lambda conn: work(conn, *args, **kwargs)).result()
+        return self._readers.submit(lambda conn: work(conn, *args, **kwargs)).result()
 
     def submit(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-        """As `write`, for callers that are not tasks."""
+        """Like `write`, for callers that are not tasks."""
         return self._writer.submit(lambda conn: work(conn, *args, **kwargs))
 
-    async def run_hot(self, operation: HotOperation[Asked, Result], asked: Asked) -> Result:
-        """As `write`, together with the other calls of the operation that wait."""
-        answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        call = self.submit_hot(operation, asked, partial(_resolve, answered))
+    async def run_batched(self, operation: BatchOperation[Request, Result], request: Request) -> Result:
+        """Like `write`, in one batch with the other queued calls of the operation."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        call = self.submit_batched(operation, request, partial(_resolve, future))
         try:
-            return await answered
+            return await future
         except asyncio.CancelledError:
             call.cancel()
             raise
 
-    def submit_hot(
-        self, operation: HotOperation[Asked, Result], asked: Asked, then: Callable[[Result | Failed], None]
-    ) -> HotCall[Asked, Result]:
-        """As `run_hot`, for callers that are not tasks: `then` gets the outcome, in the loop that this is called in."""
-        call = HotCall(operation, asked, then, asyncio.get_running_loop())
-        self._writer.submit_hot(call)
+    def submit_batched(
+        self, operation: BatchOperation[Request, Result], request: Request, then: Callable[[Result | Failed], None]
+    ) -> BatchCall[Request, Result]:
+        """Like `run_batched`, for callers that are not tasks: `then` gets the outcome, in the current event loop."""
+        call = BatchCall(operation, request, then, asyncio.get_running_loop())
+        self._writer.submit_batched(call)
         return call
 
-    def run_hot_now(self, operation: HotOperation[Asked, Result], asked: Asked) -> Result:
-        """As `run_hot`, without a loop."""
-        answered: Future[Result] = Future()
-        self._writer.submit_hot(HotCall(operation, asked, partial(_resolve, answered), None))
-        return answered.result()
+    def run_batched_now(self, operation: BatchOperation[Request, Result], request: Request) -> Result:
+        """Like `run_batched`, without an event loop."""
+        future: Future[Result] = Future()
+        self._writer.submit_batched(BatchCall(operation, request, partial(_resolve, future), None))
+        return future.result()
 
     def on_commit(self, listener: CommitListener) -> None:
-        """Have the listener called, in the writer's thread, with what each commit announced."""
+        """Call the listener with the commit events of each commit, in the thread of the writer."""
         self._listeners.append(listener)
 
     def before_commit(self, prepare: CommitPreparation) -> None:
-        """Have the function called in each transaction that announces something, as the last that is done in it."""
+        """Call the function as the last step of each transaction that has commit events."""
         self._preparations.append(prepare)
+
+    @property
+    def wrote_at(self) -> float:
+        """The monotonic time of the last commit that changed something."""
+        return self._writer.wrote_at
+
+    @property
+    def write_failed_at(self) -> float:
+        """The monotonic time at which the database last failed to take a write."""
+        return self._writer.failed_at
+
+    def lost_file(self) -> str | None:
+        """How the file of an embedded database was lost; None if it was not."""
+        return self._engine.lost_file()
 
     @property
     def commits(self) -> int:
@@ -122,29 +154,27 @@ class Database:
         """How many writes those commits contained."""
         return self._writer.writes
 
-    def close(self) -> None:
-        self._writer.close()
-        self._readers.shutdown()
-        for conn in self._reader_conns:
-            conn.close()
+    def set_deadline(self, seconds: float) -> None:
+        """From now on, a call that the database does not answer by then raises DatabaseUnavailable. Called once."""
+        self._watch = HangWatch([self._writer, self._readers], seconds)
 
-    def _submit_read(self, work: Callable[[Connection], T]) -> "Future[T]":
-        try:
-            return self._readers.submit(self._read, work)
-        except RuntimeError:
-            raise DatabaseUnavailable("the database is closed") from None
+    @property
+    def is_hanging(self) -> bool:
+        """Whether the last check found a call that the database has not answered in time."""
+        return self._writer.has_overdue or self._readers.has_overdue
 
-    def _read(self, work: Callable[[Connection], T]) -> T:
-        conn = getattr(self._reader_conn, "conn", None)
-        if conn is None:
-            conn = self._reader_conn.conn = self._engine.connect(writable=False)
-            self._reader_conns.append(conn)
-        conn.begin()
-        try:
-            return work(conn)
-        finally:
-            try:
-                conn.rollback()
-            except DatabaseError:
-                # A snapshot has nothing to lose; a connection that cannot end it is replaced.
-                self._reader_conn.conn = None
+    def end_at(self, monotonic: float) -> None:
+        """The server stops: from that time on, calls that the database does not answer fail almost at once."""
+        if self._watch is not None:
+            self._watch.end_at(monotonic)
+
+    def close(self, timeout_seconds: float | None = None) -> bool:
+        """Finish all accepted reads and writes; after the timeout, abandon the threads and return False.
+
+        The writer closes last: a read-only connection cannot checkpoint.
+        """
+        are_readers_closed = self._readers.close(timeout_seconds)
+        is_writer_closed = self._writer.close(timeout_seconds)
+        if self._watch is not None:
+            self._watch.close()
+        return are_readers_closed and is_writer_closed

@@ -1,13 +1,13 @@
-"""The database's own failures. Driver exceptions become these at the engine's edge and nowhere else.
+"""The errors of the database. Engines translate driver exceptions into these; no other code sees a driver exception.
 
 DatabaseError
-├── DatabaseUnavailable   the engine cannot be reached, is locked or full; trying again may help
-│   ├── CommitUncertain   the connection was lost while it committed: it may have, it may not
-│   └── DatabaseRefused   the server takes no connection of ours, and waiting will not change its mind
-├── Interfered            another transaction stood in the way: run again, it succeeds
-├── Contended             another transaction holds a name, and this one is not alone: it runs on its own, and waits
-├── UniqueViolation       a unique index refused the row; `.constraint` says which
-└── AlreadyRunning        another server has this data folder
+├── DatabaseUnavailable    unreachable, locked or full; a retry may help
+│   ├── CommitUncertain    the connection was lost during a commit: the transaction may or may not be committed
+│   └── ConnectionRejected the server rejects the connection, and a retry will not help (password, certificate, …)
+├── TransactionConflict    a conflict with another transaction: run it again and it succeeds
+├── LockHeld               another transaction holds a lock, and this one must not wait: it shares its transaction
+├── UniqueViolation        a unique index refused the row; `.constraint` names it
+└── AlreadyRunning         another server uses this data folder
 """
 
 
@@ -20,19 +20,19 @@ class DatabaseUnavailable(DatabaseError):
 
 
 class CommitUncertain(DatabaseUnavailable):
-    """Whether the transaction was committed is not known."""
+    """It is unknown whether the transaction was committed."""
 
 
-class DatabaseRefused(DatabaseUnavailable):
-    """The server refuses the connection for good."""
+class ConnectionRejected(DatabaseUnavailable):
+    """The server rejects the connection for good."""
 
 
-class Interfered(DatabaseError):
-    """Another transaction stood in the way of this one."""
+class TransactionConflict(DatabaseError):
+    """The transaction was rolled back because of another one (serialization failure, deadlock)."""
 
 
-class Contended(DatabaseError):
-    """Another transaction holds what this one wants, which may not wait for it now."""
+class LockHeld(DatabaseError):
+    """Another transaction holds the lock, and this transaction must not wait for it."""
 
 
 class UniqueViolation(DatabaseError):
@@ -44,4 +44,4 @@ class UniqueViolation(DatabaseError):
 
 
 class AlreadyRunning(DatabaseError):
-    """Another server has this data folder."""
+    """Another server uses this data folder."""

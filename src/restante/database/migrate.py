@@ -1,7 +1,7 @@
-"""Schema migrations: numbered .sql files, applied in order, each once, all pending ones in one transaction."""
+"""Schema migrations: numbered .sql files, each applied once, in order. All pending ones share one transaction."""
 
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import NamedTuple
 
 from restante.database.connection import Connection
 from restante.database.engine import Engine, EngineConnection
@@ -12,7 +12,7 @@ _CREATE = """
 CREATE TABLE IF NOT EXISTS schema_migrations
     (number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL);
 """
-_RECORDS = Query(
+_RECORD_TABLE = Query(
     "migration_table",
     "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations'",
     (("postgres", "SELECT 1 WHERE to_regclass('schema_migrations') IS NOT NULL"),),
@@ -24,7 +24,8 @@ _RECORD = Query(
 )
 
 
-class Migration(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Migration:
     number: int
     name: str
     source: str
@@ -37,11 +38,11 @@ def available() -> list[Migration]:
         if file.name.endswith(".sql"):
             number, _, name = file.name.removesuffix(".sql").partition("_")
             found.append(Migration(int(number), name, file.read_text(encoding="utf-8")))
-    return sorted(found)
+    return sorted(found, key=lambda migration: migration.number)
 
 
 def migrate(engine: Engine) -> list[Migration]:
-    """Bring the database to the newest schema; what was applied."""
+    """Bring the database to the newest schema. Returns the migrations that were applied."""
     conn = engine.connect(writable=True)
     try:
         conn.begin()
@@ -57,12 +58,12 @@ def migrate(engine: Engine) -> list[Migration]:
 
 
 def applied(conn: Connection) -> dict[int, int]:
-    """When each migration was applied, by number; none where nothing was ever migrated."""
+    """The time at which each migration was applied, by number; empty for a new database."""
     return {} if is_new(conn) else _applied(conn)
 
 
 def pending(conn: Connection) -> list[Migration]:
-    """What a migrated database still lacks; DatabaseError if it was never migrated or is of a newer version."""
+    """The migrations that are still to be applied. DatabaseError if the database is new or of a newer version."""
     done = _applied(conn)
     known = available()
     unknown = done.keys() - {migration.number for migration in known}
@@ -74,8 +75,8 @@ def pending(conn: Connection) -> list[Migration]:
 
 
 def is_new(conn: Connection) -> bool:
-    """Whether nothing was ever migrated here."""
-    return conn.one(_RECORDS) is None
+    """Whether the database was never migrated."""
+    return conn.one(_RECORD_TABLE) is None
 
 
 def _applied(conn: Connection) -> dict[int, int]:
@@ -83,11 +84,11 @@ def _applied(conn: Connection) -> dict[int, int]:
 
 
 def _apply_pending(conn: EngineConnection) -> list[Migration]:
-    # Of several servers that start together one migrates, and the others find that it is done.
+    # Of several servers that start together, one migrates; the others then find nothing pending.
     conn.lock("schema", 0)
     conn.run_script(_CREATE)
-    lacking = pending(conn)
-    for migration in lacking:
+    steps = pending(conn)
+    for migration in steps:
         conn.run_script(migration.source)
         conn.run(_RECORD, number=migration.number, name=migration.name, now_ms=conn.now_ms)
-    return lacking
+    return steps

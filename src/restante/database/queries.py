@@ -1,24 +1,26 @@
-"""Named SQL: each `x.py` that talks to the database has an `x.sql` beside it, and loads it with `queries_beside`.
+"""Named SQL: each `x.py` that uses the database has an `x.sql` beside it and loads it with `queries_beside`.
 
     -- name: claim_batch
-    -- Takes the oldest rows that are due, one line saying what for.
+    -- Claims the oldest due rows. (Every query has a comment that says what it is for.)
     UPDATE … RETURNING …
 
-Where one engine needs a second text, the name carries the engine (`-- name: claim_batch@postgres`) and the comment
-says why.
+An engine that needs another text has a variant with the engine in its name (`-- name: claim_batch@postgres`); the
+variant's comment says why.
 """
 
 import re
 from pathlib import Path
 from typing import NamedTuple
 
-_HEADER = re.compile(r"^-- name:(?P<said>.*)$", re.MULTILINE)
-# A named parameter; strings, quoted names, comments and casts are passed over.
+_HEADER = re.compile(r"^-- name:(?P<label>.*)$", re.MULTILINE)
+# A named parameter; strings, quoted names, comments and casts are skipped.
 _PARAMETER = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|::|:(?P<name>[a-z_][a-z0-9_]*)")
 _NAME = re.compile(r" (?P<name>[a-z][a-z0-9_]*)(?:@(?P<engine>[a-z]+))?\s*")
 
 
 class Query(NamedTuple):
+    """One query. A NamedTuple because every run hashes it (`lru_cache`): tuples hash faster than dataclasses."""
+
     name: str
     text: str
     variants: tuple[tuple[str, str], ...] = ()
@@ -27,8 +29,8 @@ class Query(NamedTuple):
         return next((text for name, text in self.variants if name == engine), self.text)
 
 
-def numbered(text: str, sign: str) -> tuple[str, tuple[str, ...]]:
-    """The text with numbered parameters, `?1` or `$1`, and their names in the order in which they first stand there."""
+def number_parameters(text: str, sign: str) -> tuple[str, tuple[str, ...]]:
+    """Replace named parameters by numbers, `?1` or `$1`. Returns the text, and the names in order of first use."""
     numbers: dict[str, int] = {}
 
     def number(found: re.Match[str]) -> str:
@@ -44,7 +46,7 @@ class Queries:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._queries = _parse(path.read_text(encoding="utf-8"), path)
-        # Found as plain attributes, which is quicker than being asked for the name each time.
+        # Plain attributes are faster than __getattr__.
         self.__dict__.update(self._queries)
 
     def __getattr__(self, name: str) -> Query:
@@ -62,20 +64,20 @@ def queries_beside(python_file: str) -> Queries:
 
 
 def _parse(source: str, path: Path) -> dict[str, Query]:
-    """The queries by name. What cannot be understood is refused: it would become part of the query above it."""
+    """The queries by name. A malformed header is an error: it would become part of the query above it."""
     headers = list(_HEADER.finditer(source))
     ends = [*(header.start() for header in headers[1:]), len(source)]
     texts: dict[tuple[str, str | None], str] = {}
     for header, end in zip(headers, ends, strict=False):
-        named = _NAME.fullmatch(header["said"])
+        named = _NAME.fullmatch(header["label"])
         if named is None:
-            raise ValueError(f"{path}: {header[0]!r} names no query")
+            raise ValueError(f"{path}: {header[0]!r} is not a valid query name")
         if (named["name"], named["engine"]) in texts:
-            raise ValueError(f"{path}: {header[0]!r} is there twice")
+            raise ValueError(f"{path}: {header[0]!r} is defined twice")
         texts[named["name"], named["engine"]] = source[header.end() : end].strip()
     for name, engine in texts:
         if (name, None) not in texts:
-            raise ValueError(f"{path}: {name}@{engine} has no text for other engines")
+            raise ValueError(f"{path}: {name}@{engine} has no variant for the other engines")
     return {name: Query(name, text, _variants(texts, name)) for (name, engine), text in texts.items() if not engine}
 
 

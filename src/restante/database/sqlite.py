@@ -1,9 +1,10 @@
-"""The embedded engine: one SQLite file in WAL mode, every commit flushed to disk before it counts.
+"""The embedded engine: one SQLite file in WAL mode. Every commit is flushed to disk before it returns.
 
-One connection writes (`BEGIN IMMEDIATE`); any number read, each from a snapshot. SQLite runs in this process, so the
-database's clock is this machine's clock.
+One connection writes (`BEGIN IMMEDIATE`). Any number of connections read, each from a snapshot. SQLite runs in this
+process, so the database's clock is this machine's clock (`steady_clock.py`).
 """
 
+import os
 import re
 import sqlite3
 import time
@@ -13,14 +14,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from restante.database.channel import Channel
 from restante.database.connection import Row
+from restante.database.engine import Channel
 from restante.database.errors import DatabaseError, DatabaseUnavailable, UniqueViolation
-from restante.database.queries import Query, numbered
+from restante.database.queries import Query, number_parameters
 
 Clock = Callable[[], int]
 BUSY_SECONDS = 10.0
-_OUT_OF_REACH = (
+# How long a checkpoint waits for the snapshots of other processes.
+CHECKPOINT_SECONDS = 1.0
+_UNAVAILABLE = (
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_FULL,
@@ -31,27 +34,27 @@ _OUT_OF_REACH = (
     sqlite3.SQLITE_CORRUPT,
 )
 
-# What the driver is not told of, it asks at every use for a way to write it, which takes longer than the writing.
+# For types without a registered adapter the driver searches one at every use, which takes longer than the binding.
 sqlite3.register_adapter(bytes, bytes)
-sqlite3.register_adapter(type(None), lambda nothing: nothing)
+sqlite3.register_adapter(type(None), lambda none: none)
 
 
 def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _translated(error: sqlite3.Error) -> DatabaseError:
-    """What the driver raised, as what the rest of the program knows."""
+def _translate_error(error: sqlite3.Error) -> DatabaseError:
+    """Translate a driver error into one of ours."""
     code = getattr(error, "sqlite_errorcode", None)
     if code in (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY):
         return UniqueViolation(str(error).removeprefix("UNIQUE constraint failed: "))
-    if code is not None and code & 0xFF in _OUT_OF_REACH:
+    if code is not None and code & 0xFF in _UNAVAILABLE:
         return DatabaseUnavailable(str(error))
     return DatabaseError(str(error))
 
 
-class _OurErrors:
-    """Translates the driver's exceptions. A class because it stands around every statement: a generator costs more."""
+class _TranslateErrors:
+    """Context manager that translates driver exceptions. A class, because a generator is slower."""
 
     __slots__ = ()
 
@@ -60,20 +63,20 @@ class _OurErrors:
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, sqlite3.Error):
-            raise _translated(error) from error
+            raise _translate_error(error) from error
 
 
-_our_errors = _OurErrors()
+_translate_errors = _TranslateErrors()
 
 
 class SqliteConnection:
-    """One driver connection with the transaction that is open on it."""
+    """One driver connection, and the transaction that is open on it."""
 
     engine = "sqlite"
 
-    def __init__(self, path: Path, *, writable: bool, clock: Clock) -> None:
+    def __init__(self, path: Path, *, writable: bool, clock: Clock, file: "_DatabaseFile") -> None:
         mode = "rwc" if writable else "ro"
-        with _our_errors:
+        with _translate_errors:
             self._driver = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode={mode}",
                 uri=True,
@@ -83,9 +86,9 @@ class SqliteConnection:
                 cached_statements=512,
             )
             self._driver.row_factory = sqlite3.Row
-            # One that makes no rows of what it reads, kept because making cursors takes longer than some statements.
-            self._plain = self._driver.cursor()
-            self._plain.row_factory = None
+            # A cursor that returns plain tuples. It is kept because making a cursor takes longer than some statements.
+            self._tuple_cursor = self._driver.cursor()
+            self._tuple_cursor.row_factory = None
             try:
                 self._set_up(writable)
             except sqlite3.Error:
@@ -93,19 +96,21 @@ class SqliteConnection:
                 raise
         self._writable = writable
         self._clock = clock
+        self._file = file
+        self._lost_file: str | None = None
         self._now_ms: int | None = None
-        self._announced: list[object] = []
+        self._commit_events: list[object] = []
 
     def _set_up(self, writable: bool) -> None:
         if writable:
             self._driver.execute("PRAGMA journal_mode = WAL")
             self._driver.execute("PRAGMA synchronous = FULL")
-            # A checkpoint costs flushes of its own: under load not every few commits, but every 40 MiB.
+            # Every checkpoint flushes to disk: run one per 40 MiB of WAL instead of every few commits.
             self._driver.execute("PRAGMA wal_autocheckpoint = 10000")
-            # Nothing secret is stored in plain text, so what is deleted need not be overwritten.
+            # No secret is stored in plain text, so deleted content need not be overwritten.
             self._driver.execute("PRAGMA secure_delete = OFF")
         else:
-            # Not for who writes: its own cache has pages ready, mapped ones are looked up and taken apart at every use.
+            # Only for readers: the writer is faster with its own page cache than with mapped pages.
             self._driver.execute("PRAGMA mmap_size = 268435456")
         self._driver.execute("PRAGMA foreign_keys = ON")
         self._driver.execute("PRAGMA cache_size = -65536")
@@ -116,16 +121,16 @@ class SqliteConnection:
             self._now_ms = self._clock()
         return self._now_ms
 
-    # Spelled out instead of `with _our_errors`: a try costs nothing until it fails, and these are run most.
+    # The hottest methods use try instead of `with _translate_errors`: it costs nothing until it fails.
 
     def all(self, query: Query, /, **parameters: Any) -> list[Row]:
         try:
             return self._driver.execute(query.text, parameters).fetchall()
         except sqlite3.Error as error:
-            raise _translated(error) from error
+            raise _translate_error(error) from error
 
     def one(self, query: Query, /, **parameters: Any) -> Row | None:
-        # Read to the end: a RETURNING statement is complete only then.
+        # Read all rows: a RETURNING statement is complete only then.
         rows = self.all(query, **parameters)
         return rows[0] if rows else None
 
@@ -133,87 +138,125 @@ class SqliteConnection:
         try:
             return self._driver.execute(query.text, parameters).rowcount
         except sqlite3.Error as error:
-            raise _translated(error) from error
+            raise _translate_error(error) from error
 
     def run_many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
-        with _our_errors:
+        with _translate_errors:
             self._driver.executemany(query.text, rows)
 
     def values(self, query: Query, /, **parameters: Any) -> list[tuple[Any, ...]]:
         try:
-            return self._plain.execute(query.text, parameters).fetchall()
+            return self._tuple_cursor.execute(query.text, parameters).fetchall()
         except sqlite3.Error as error:
-            raise _translated(error) from error
+            raise _translate_error(error) from error
 
-    def values_later(self, query: Query, /, **parameters: Any) -> Callable[[], list[tuple[Any, ...]]]:
+    def prefetch(self, query: Query, /, **parameters: Any) -> Callable[[], list[tuple[Any, ...]]]:
         rows = self.values(query, **parameters)
         return lambda: rows
 
     def run_rows(self, query: Query, rows: Iterable[tuple[Any, ...]], /) -> None:
-        with _our_errors:
-            self._plain.executemany(_numbered(query), rows)
+        with _translate_errors:
+            self._tuple_cursor.executemany(_numbered_text(query), rows)
 
-    def announce(self, event: object, /) -> None:
-        self._announced.append(event)
+    def add_commit_event(self, event: object, /) -> None:
+        self._commit_events.append(event)
 
     def lock(self, _kind: str, /, *_keys: int | str) -> None:
-        """There is one writer: it has everything."""
+        """The only writer holds everything."""
 
-    # What follows is for whoever opens the transaction, not for domain code.
+    # EngineConnection: for the code that opens the transaction, not for domain code.
 
-    def begin(self, *, patient: bool = True) -> None:  # noqa: ARG002 — there is nothing to wait for but the file
+    def begin(self, *, waits_for_locks: bool = True) -> None:  # noqa: ARG002 — the only lock is that of the file
         self._now_ms = None
-        self._announced = []
-        with _our_errors:
+        self._commit_events = []
+        if self._lost_file is not None:
+            # SQLite would write to the file that was opened, which nobody finds any more.
+            raise DatabaseUnavailable(self._lost_file)
+        with _translate_errors:
             self._driver.execute("BEGIN IMMEDIATE" if self._writable else "BEGIN")
 
-    def arrive(self) -> None:
-        """Nothing is ever on its way."""
+    def flush(self) -> None:
+        """Every statement has run when its call returns."""
 
     def commit(self) -> list[object]:
-        """Make the transaction durable; what it announced."""
-        with _our_errors:
+        with _translate_errors:
             self._driver.execute("COMMIT")
-        announced, self._announced = self._announced, []
-        return announced
+        commit_events, self._commit_events = self._commit_events, []
+        return commit_events
 
     def rollback(self) -> None:
-        self._announced = []
-        with _our_errors:
+        self._commit_events = []
+        with _translate_errors:
             if self._driver.in_transaction:
                 self._driver.execute("ROLLBACK")
 
     @property
-    def changes(self) -> int:
-        """Grows with every row changed and all that is announced: two equal readings prove that there was neither."""
-        return self._driver.total_changes + len(self._announced)
+    def change_count(self) -> int:
+        return self._driver.total_changes + len(self._commit_events)
 
     @property
-    def announced(self) -> list[object]:
-        return self._announced
+    def commit_events(self) -> list[object]:
+        return self._commit_events
 
-    def foreign_commits(self) -> int:
-        """Changes when, and only when, another connection has committed."""
-        with _our_errors:
+    def foreign_version(self) -> int:
+        """Called about every tenth of a second by the writer; notices a lost file, too."""
+        self._lost_file = self._file.lost()
+        with _translate_errors:
             row = self._driver.execute("PRAGMA data_version").fetchone()
         return int(row[0])
 
+    def limit_transactions(self) -> None:
+        """The only other users are commands, which wait for BUSY_SECONDS."""
+
     def run_script(self, source: str) -> None:
-        """Run several statements in the open transaction (the driver's executescript would commit it first)."""
-        with _our_errors:
+        """Run statement by statement: the driver's executescript would commit the open transaction first."""
+        with _translate_errors:
             for statement in _statements(source):
                 self._driver.execute(statement)
 
+    def checkpoint(self) -> bool:
+        """Move the WAL into the database file. False if the snapshot of another process keeps a part of it."""
+        with _translate_errors:
+            self._driver.execute(f"PRAGMA busy_timeout = {round(CHECKPOINT_SECONDS * 1000)}")
+            is_busy, _wal_pages, _moved_pages = self._driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not is_busy
+
     def close(self) -> None:
-        # With a statement that is not let go of, the file would stay open behind the driver's back.
-        with suppress(sqlite3.ProgrammingError):  # closed before
-            self._plain.close()
+        # An open cursor would keep the file open after the connection is closed.
+        with suppress(sqlite3.ProgrammingError):  # already closed
+            self._tuple_cursor.close()
         self._driver.close()
 
 
 @lru_cache(maxsize=4096)
-def _numbered(query: Query) -> str:
-    return numbered(query.text, "?")[0]
+def _numbered_text(query: Query) -> str:
+    return number_parameters(query.text, "?")[0]
+
+
+class _DatabaseFile:
+    """The file that was opened first: one that has its name later may be another."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity: tuple[int, int] | None = None
+
+    def opened(self) -> None:
+        if self._identity is None:
+            self._identity = _identity_of(self._path)
+
+    def lost(self) -> str | None:
+        if self._identity is None:
+            return None
+        try:
+            is_same = _identity_of(self._path) == self._identity
+        except OSError as error:
+            return f"the database file is gone: {error}"
+        return None if is_same else f"the database file {self._path} was replaced by another file"
+
+
+def _identity_of(path: Path) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
 
 
 class SqliteEngine:
@@ -224,16 +267,33 @@ class SqliteEngine:
 
     def __init__(self, path: Path, *, clock: Clock = wall_clock_ms) -> None:
         self.path = path
-        self._clock = clock
+        self.clock = clock
+        self._file = _DatabaseFile(path)
 
     def connect(self, *, writable: bool) -> SqliteConnection:
-        return SqliteConnection(self.path, writable=writable, clock=self._clock)
+        conn = SqliteConnection(self.path, writable=writable, clock=self.clock, file=self._file)
+        self._file.opened()
+        return conn
 
-    def schema(self, source: str) -> str:
+    def lost_file(self) -> str | None:
+        return self._file.lost()
+
+    def checkpoint(self) -> bool:
+        """Move the WAL into the database file, so that a copy of that file alone has all data.
+
+        SQLite does this by itself only when the last connection of all processes ends, and only if that one may write.
+        """
+        conn = self.connect(writable=True)
+        try:
+            return conn.checkpoint()
+        finally:
+            conn.close()
+
+    def translate_schema(self, source: str) -> str:
         return source
 
     def channel(self) -> Channel | None:
-        """One server has the file to itself."""
+        """Only one server uses the file."""
         return None
 
 
@@ -245,4 +305,4 @@ def _statements(source: str) -> Iterator[str]:
             yield statement
             statement = ""
     if re.sub(r"--[^\n]*|/\*(?s:.*?)\*/", "", statement).strip():
-        raise ValueError(f"an SQL statement does not end: {statement.strip()[:80]!r}")
+        raise ValueError(f"unterminated SQL statement: {statement.strip()[:80]!r}")

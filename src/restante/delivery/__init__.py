@@ -1,0 +1,1 @@
+"""The outbox, its dispatchers, the log of signals, the waiter registry and the copy in Redis."""

@@ -1,6 +1,6 @@
-"""When each device was last seen: collected in memory, written in batches. A poll writes nothing.
+"""When each device was last seen: collected in memory and written in batches, so a poll writes nothing.
 
-What a crash loses is at most one interval of last-seen times, which the next poll of each device restores.
+A crash loses at most one interval of last-seen times; the next poll of each device restores them.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ SQL = queries_beside(__file__)
 log = structlog.get_logger()
 
 INTERVAL_SECONDS = 30.0
-# Small enough that a flush never holds the writer for long.
+# Small enough that a flush never occupies the writer for long.
 BATCH = 1000
 
-# Writes down when each of the ids was last seen, in seconds since the epoch.
+# Stores when each id was last seen, in seconds since the epoch.
 WriteLastSeen = Callable[[Connection, list[tuple[int, float]]], None]
 
 
@@ -37,16 +37,16 @@ class Presence:
             await self.try_once()
 
     async def try_once(self) -> None:
-        """Write what was collected, if the database takes it now."""
+        """Write the collected times, or keep them if the database cannot write them now."""
         try:
             await self.run_once()
         except DatabaseError as error:
-            log.error("last-seen times could not be written, they are kept", error=str(error))
+            log.error("last-seen times not written, kept in memory", error=str(error))
 
     async def run_once(self) -> int:
-        """Write what was collected; how many devices."""
+        """Write the collected times; return for how many devices."""
         seen, self.seen = self.seen, {}
-        # In one order: another server may be writing about the same devices.
+        # Sorted, because another server may be writing the same rows: a common order avoids deadlocks.
         rows = sorted(seen.items())
         for start in range(0, len(rows), BATCH):
             try:

@@ -1,5 +1,5 @@
-"""Retention: what has served its time is removed, a bounded number of rows at a time, so that no sweep holds the
-writer for long. The log is not swept here: it is trimmed as it grows."""
+"""Retention: removes rows that are no longer needed, a bounded number at a time, so no sweep occupies the writer for
+long. The log is not swept here: it is trimmed as it grows."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from restante.database.errors import DatabaseError
 log = structlog.get_logger()
 
 INTERVAL_SECONDS = 600.0
-# Removes rows of its kind, as many as are good for one transaction; how many it removed.
+# Removes rows of one kind, as many as fit one transaction; returns how many.
 Sweep = Callable[[Connection], int]
 
 
@@ -27,11 +27,11 @@ class Retention:
             try:
                 await self.run_once()
             except DatabaseError as error:
-                log.error("retention failed, it is tried again", error=str(error))
+                log.error("retention sweep failed, will be retried", error=str(error))
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def run_once(self) -> int:
-        """Sweep until nothing is left to remove; how many rows were."""
+        """Sweep until no row is left to remove; return how many were removed."""
         removed = 0
         for sweep in self._sweeps:
             while count := await self._database.write(sweep):

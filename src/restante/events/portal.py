@@ -1,29 +1,30 @@
-"""The page for clients' developers, `/developer`: everything the profiles oblige a bank to document, from the settings
-in force. The same content, with the default settings, is docs/event-portal.md.
+"""The page for developers of clients, `/developer`: everything the profiles require a bank to document.
 
-Said once, as rows of a table in sections; the page and the Markdown are two ways of writing them down.
+The page shows the settings in force; docs/event-portal.md has the same content with the default settings. Both are
+rendered from the same sections.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from restante.core.errors import RestanteError
-from restante.core.push_outcome import PushRules
-from restante.events.poll import PollOptions
-from restante.events.ssf_options import SignalsOptions
-from restante.web.answer import Answer, html_answer
-from restante.web.ask import Ask
-from restante.web.origin import base_url_of
-from restante.web.routes import Access, Route
+from restante.core.events.push_outcome import PushRules
+from restante.events.api_versions import ApiPaths
+from restante.events.inbox.poll import PollOptions
+from restante.events.ssf.options import SharedSignalsOptions
+from restante.web.component import Component
+from restante.web.request import ApiRequest
+from restante.web.response import HTML, ApiResponse, html_response
+from restante.web.routes import Access, ResponseFormat, ResponseInfo, Route
 from restante.web.templates import Templates
 
 TAG = "pages"
 TITLE = "Events for developers"
 MARKDOWN_NOTE = (
-    "What `/developer` shows, here with the default settings; a running server shows its own. This page is made from\n"
-    "the same source, and a test compares them.\n"
+    "The content of `/developer` with the default settings; a running server shows its own settings. A test compares\n"
+    "this page with the code that renders it.\n"
 )
 
 _HERE = Path(__file__).parent
@@ -33,43 +34,52 @@ _STYLESHEET = (_HERE / "assets" / "portal.css").read_bytes()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortalFacts:
-    """What is in force. Without a public address, the one each request came to is shown."""
+    """The settings that the page shows."""
 
-    public_url: str | None
-    base: str
+    base_url: str
+    paths: ApiPaths
+    polling_scopes: tuple[str, ...]
+    subscription_scopes: tuple[str, ...]
+    message_signatures: str
     poll: PollOptions
     keep_acknowledged_days: int
     token_seconds: int
     is_binding_required: bool
     push_rules: PushRules
     push_timeout_seconds: float
-    signals: SignalsOptions
+    shared_signals: SharedSignalsOptions
 
 
-class Fact(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Fact:
     name: str
     value: str
 
 
-class Section(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Section:
     title: str
     facts: list[Fact]
 
 
 def sections(facts: PortalFacts, url: str) -> list[Section]:
-    """The whole page, for a server that is reached under this address."""
-    makers: list[Callable[[PortalFacts, str], Section]] = [_access, _polling, _events, _push, _signals]
-    return [make(facts, url) for make in makers]
+    """Return the content of the page for a server with this base URL."""
+    builders: list[Callable[[PortalFacts, str], Section]] = [_access, _polling, _events, _push, _shared_signals]
+    return [build(facts, url) for build in builders]
 
 
 def _access(facts: PortalFacts, url: str) -> Section:
+    scopes = (
+        f"{_any_of(facts.polling_scopes)} for polling, {_any_of(facts.subscription_scopes)} for subscriptions, "
+        "ssf.read or ssf.manage for Shared Signals"
+    )
     bound = "Bound to the client's TLS certificate (RFC 8705)" if facts.is_binding_required else "Not bound"
     return Section(
         "Access",
         [
             Fact("Token endpoint", f"{url}/token"),
             Fact("Discovery", f"{url}/.well-known/oauth-authorization-server"),
-            Fact("Grant and scope", "client_credentials; eventpolling for events, ssf.read or ssf.manage for signals"),
+            Fact("Grant and scope", f"client_credentials; {scopes}"),
             Fact("Access tokens", f"{bound}; valid for {_seconds(facts.token_seconds)}"),
         ],
     )
@@ -78,15 +88,19 @@ def _access(facts: PortalFacts, url: str) -> Section:
 def _polling(facts: PortalFacts, url: str) -> Section:
     poll = facts.poll
     waits = poll.wait_seconds > 0
-    long_poll = f"Supported, up to {_seconds(poll.wait_seconds)}" if waits else "Not supported: answers come at once"
-    pace = "Poll again as soon as a long poll was answered" if waits else "Poll every few seconds"
+    long_poll = f"Supported, up to {_seconds(poll.wait_seconds)}" if waits else "Not supported: responses come at once"
+    pace = "Poll again after the response to a long poll" if waits else "Poll every few seconds"
     again = poll.inbox.redelivery_after_ms // 1000
     redelivered = f"after {_seconds(again)}" if again else "with the next poll"
-    errored = "delivered again" if poll.inbox.redeliver_errored else "kept, and not delivered again until we release it"
+    kept = "kept, and not delivered again until an operator releases it"
+    errored = "delivered again" if poll.inbox.redeliver_errored else kept
     return Section(
         "Aggregated polling",
         [
-            Fact("Endpoint", f"POST {url}{facts.base}/events"),
+            *(
+                Fact(f"Endpoint, version {base.version.removeprefix('v')}", f"POST {url}{base.path}/events")
+                for base in facts.paths.named()
+            ),
             Fact(
                 "Polling interval",
                 f"{pace}; at most {poll.rate_per_second:g} polls a second over time and {poll.burst} at once, "
@@ -94,7 +108,9 @@ def _polling(facts: PortalFacts, url: str) -> Section:
             ),
             Fact("Upper bound of maxEvents", f"{poll.events_max}; a larger value means {poll.events_max}"),
             Fact("Long polling", long_poll),
-            Fact("Redelivery", f"What was delivered and not acknowledged comes again {redelivered}, the same bytes"),
+            Fact(
+                "Redelivery", f"An event that is not acknowledged is delivered again {redelivered}, with the same bytes"
+            ),
             Fact("Negative acknowledgements", f"An event reported in setErrs is {errored}"),
             Fact("Retention", f"Until acknowledged; then evicted after {facts.keep_acknowledged_days} days"),
         ],
@@ -105,9 +121,14 @@ def _events(_facts: PortalFacts, url: str) -> Section:
     return Section(
         "Event tokens",
         [
-            Fact("Recycling of jti", "Never: an identifier is not used twice"),
+            Fact("Recycling of jti", "Never: an identifier is used once"),
             Fact("Algorithms", "PS256 unless agreed otherwise; ES256, EdDSA and RS256 for each client"),
-            Fact("Keys (JWKS)", f"{url}/jwks.json; a new key is published before it signs, an old one after it signed"),
+            Fact("Keys (JWKS)", f"{url}/jwks.json; a key is published before it signs and after it stops signing"),
+            Fact(
+                "Keys of one algorithm or client",
+                f"{url}/jwks.json?alg=PS256, {url}/clients/CLIENT_ID/jwks.json: for libraries that refuse a JWKS with "
+                "key types they do not know",
+            ),
             Fact("Order", "Oldest first"),
         ],
     )
@@ -119,29 +140,36 @@ def _push(facts: PortalFacts, url: str) -> Section:
     return Section(
         "Real time notification",
         [
-            Fact("Subscriptions", f"{url}{facts.base}/event-subscriptions, one for each client"),
+            *(
+                Fact(
+                    f"Subscriptions, version {base.version.removeprefix('v')}", f"{url}{base.path}/event-subscriptions"
+                )
+                for base in facts.paths.named()
+            ),
+            Fact("Number of subscriptions", "One for each client, whatever the version"),
+            Fact("Message signatures", f"Responses are signed with PS256; of requests: {facts.message_signatures}"),
             Fact("Delivery", "POST application/jwt to the CallbackUrl; 202 acknowledges the event"),
-            Fact("Time for an answer", _seconds(facts.push_timeout_seconds)),
+            Fact("Response timeout", _seconds(facts.push_timeout_seconds)),
             Fact(
                 "Retries",
-                f"Anything but 202: after {_seconds(rules.backoff.base_seconds)}, doubling up to "
+                f"After any other response: {_seconds(rules.backoff.base_seconds)}, doubling up to "
                 f"{_seconds(rules.backoff.max_seconds)}; {most}",
             ),
             Fact(
                 "Circuit",
-                f"After {rules.circuit_failures} failures in a row one event at a time is tried, at least "
-                f"{_seconds(rules.circuit_seconds)} apart, until one is answered 202",
+                f"After {rules.circuit_failures} failures in a row, one event at a time is tried, at least "
+                f"{_seconds(rules.circuit_seconds)} apart, until a response is 202",
             ),
-            Fact("Catching up", "What could not be pushed stays available to polling"),
-            Fact("Callback addresses", "https, a certificate that holds, public addresses; redirects are not followed"),
+            Fact("Catching up", "Events that could not be pushed stay available to polling"),
+            Fact("Callback addresses", "https, a valid certificate, public addresses; redirects are not followed"),
         ],
     )
 
 
-def _signals(facts: PortalFacts, url: str) -> Section:
-    rules = facts.signals.rules
+def _shared_signals(facts: PortalFacts, url: str) -> Section:
+    rules = facts.shared_signals.rules
     return Section(
-        "Shared signals",
+        "Shared Signals",
         [
             Fact("Configuration", f"{url}/.well-known/ssf-configuration"),
             Fact("Delivery", "Poll (RFC 8936) and push (RFC 8935)"),
@@ -153,6 +181,10 @@ def _signals(facts: PortalFacts, url: str) -> Section:
     )
 
 
+def _any_of(scopes: tuple[str, ...]) -> str:
+    return " or ".join(scopes)
+
+
 def _seconds(seconds: float) -> str:
     if seconds >= 60 and seconds % 60 == 0:
         return "1 minute" if seconds == 60 else f"{seconds / 60:g} minutes"
@@ -160,42 +192,59 @@ def _seconds(seconds: float) -> str:
 
 
 def as_markdown(content: list[Section]) -> str:
-    written = [f"# {TITLE}\n\n{MARKDOWN_NOTE}"]
+    parts = [f"# {TITLE}\n\n{MARKDOWN_NOTE}"]
     for section in content:
         rows = "".join(f"| {fact.name} | {fact.value} |\n" for fact in section.facts)
-        written.append(f"\n## {section.title}\n\n| | |\n|---|---|\n{rows}")
-    return "".join(written)
+        parts.append(f"\n## {section.title}\n\n| | |\n|---|---|\n{rows}")
+    return "".join(parts)
 
 
-class PortalShape:
-    """The page; an error is a line of text."""
+class PortalResponseFormat(ResponseFormat):
+    """Writes the page as HTML, and errors as a line of text."""
 
-    def success(self, value: Any, status: int = 200) -> Answer:
-        return html_answer(str(value), status)
+    def success(self, value: Any, status: int = 200) -> ApiResponse:
+        return html_response(str(value), status)
 
-    def error(self, error: RestanteError) -> Answer:
-        return Answer(error.status, ((b"content-type", b"text/plain; charset=utf-8"),), error.message.encode())
-
-
-PORTAL = PortalShape()
+    def error(self, error: RestanteError) -> ApiResponse:
+        return ApiResponse(error.status, ((b"content-type", b"text/plain; charset=utf-8"),), error.message.encode())
 
 
-class PortalRoutes:
+PORTAL = PortalResponseFormat()
+
+
+class PortalComponent(Component):
     def __init__(self, facts: PortalFacts) -> None:
         self._facts = facts
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/developer", self.page, Access.open, "What clients' developers must know", PORTAL, TAG),
-            Route("GET", "/assets/portal.css", self.stylesheet, Access.open, "What that page looks like", PORTAL, TAG),
+            Route(
+                "GET",
+                "/developer",
+                self.page,
+                Access.open,
+                "Show the page for developers of clients",
+                PORTAL,
+                TAG,
+                responses=(ResponseInfo(200, str, media_type=HTML),),
+            ),
+            Route(
+                "GET",
+                "/assets/portal.css",
+                self.stylesheet,
+                Access.open,
+                "The stylesheet of that page",
+                PORTAL,
+                TAG,
+                responses=(ResponseInfo(200, str, media_type="text/css"),),
+            ),
         ]
 
-    async def page(self, ask: Ask) -> Answer:
-        """Intervals, limits, retries, retention, algorithms and addresses, as they are in force here."""
-        url = base_url_of(ask.request, self._facts.public_url)
-        content = sections(self._facts, url)
-        return html_answer(_templates.render("portal.html", title=TITLE, sections=content))
+    async def page(self, _request: ApiRequest) -> ApiResponse:
+        """Intervals, limits, retries, retention, algorithms and URLs of this server."""
+        content = sections(self._facts, self._facts.base_url)
+        return html_response(_templates.render("portal.html", title=TITLE, sections=content))
 
-    async def stylesheet(self, _ask: Ask) -> Answer:
+    async def stylesheet(self, _request: ApiRequest) -> ApiResponse:
         headers = ((b"content-type", b"text/css; charset=utf-8"), (b"cache-control", b"public, max-age=3600"))
-        return Answer(200, headers, _STYLESHEET)
+        return ApiResponse(200, headers, _STYLESHEET)

@@ -1,81 +1,95 @@
-"""Who is calling: a device, a collector, a client of event polling, a person or the holder of an API key.
+"""Callers: a device, a collector, a client of event polling, a person or a program with an API key.
 
-What people and keys may do is their role's to say.
+The grants of a person or an API key decide what it may do (see grants.py). The callers of polls are NamedTuples: they
+are created and read on hot paths.
 """
 
-from enum import IntEnum
+from dataclasses import dataclass
 from typing import NamedTuple
 
-
-class Role(IntEnum):
-    """Each role may do what those before it may."""
-
-    viewer = 1
-    operator = 2
-    approver = 3
-    admin = 4
+from restante.database.commit_events import ClusterMessage
+from restante.identity.grants import Grants
+from restante.identity.grants import Role as Role
 
 
 class DeviceCaller(NamedTuple):
-    """A device with a valid access token, active and its user's at the time of verification."""
+    """A device with a valid access token. At verification the device was active and belonged to the user."""
 
     device_id: int
     user_id: int
-    expires_at: float  # seconds since the epoch; the token's own end, or sooner: when to look again
+    expires_at: float  # seconds since the epoch; when to verify again: the token's own end or sooner
 
 
-class Person(NamedTuple):
-    """Somebody signed in with a session cookie."""
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A person who is signed in with a session cookie."""
 
     user_id: int
     email: str
-    role: Role
+    grants: Grants
+
+    @property
+    def role(self) -> Role:
+        """The highest role of the person's grants."""
+        return self.grants.role
 
 
-class KeyHolder(NamedTuple):
-    """A program with an API key. A key is nobody's in particular and acts for every user, within its role."""
+@dataclass(frozen=True, slots=True)
+class ApiKeyCaller:
+    """A program with an API key, within its grants.
+
+    A key of a user acts for that user only, and never with grants that the user does not have now. A key without a user
+    acts for every user. `made_by` is the person who made the key over HTTP, if one did.
+    """
 
     key_id: int
     name: str
-    role: Role
+    grants: Grants
+    user_id: int | None = None
+    made_by: int | None = None
+
+    @property
+    def role(self) -> Role:
+        """The highest role of the key's grants."""
+        return self.grants.role
 
 
 class CollectorCaller(NamedTuple):
-    """A collector of a site, with a token that was not revoked at the time of verification."""
+    """A collector of a site. Its token was not revoked at verification."""
 
     device_id: int
     site_id: int
-    zone_id: int | None  # a collector of one zone is handed that zone's commands only
-    token_hash: bytes | None = None  # which token it was; None for who needs none
+    zone_id: int | None  # a collector of one zone receives the commands of that zone only
+    token_hash: bytes | None = None  # identifies the token; None where the caller came without one
 
 
 class ClientCaller(NamedTuple):
-    """A client of event polling, with an access token that held at the time of verification."""
+    """A client of event polling. Its access token was valid at verification."""
 
-    id: int  # its row
-    client_id: str  # its name outside
+    id: int  # the id of its row
+    client_id: str  # the id it uses itself
     scopes: frozenset[str]
-    # The certificate the token is bound to (RFC 8705 `x5t#S256`): a call must come with it. None: bound to none.
+    # The certificate the token is bound to (RFC 8705 `x5t#S256`): a request must come with it. None: not bound.
     thumbprint: str | None
     expires_at: float  # seconds since the epoch
 
 
-class ClientRevoked(NamedTuple):
-    """Announced by the commit that ends access of a client: whoever remembers its tokens forgets them."""
+class ClientRevoked(ClusterMessage, frozen=True, tag="client"):
+    """A client lost access: caches drop its tokens."""
 
     id: int
 
 
-class CollectorRevoked(NamedTuple):
-    """Announced by the commit that ends a collector's token: whoever remembers it forgets it."""
+class CollectorRevoked(ClusterMessage, frozen=True, tag="collector"):
+    """A collector lost its token: caches drop it."""
 
     device_id: int
 
 
-class DeviceRevoked(NamedTuple):
-    """Announced by the commit that revokes a device: whoever remembers its tokens forgets them."""
+class DeviceRevoked(ClusterMessage, frozen=True, tag="device"):
+    """A device was revoked: caches drop its tokens."""
 
     device_id: int
 
 
-Caller = DeviceCaller | CollectorCaller | ClientCaller | Person | KeyHolder
+Caller = DeviceCaller | CollectorCaller | ClientCaller | Person | ApiKeyCaller

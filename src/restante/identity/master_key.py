@@ -1,9 +1,9 @@
-"""The master key: whatever is secret and must be read again is sealed with it before it is stored.
+"""The master key: seals every secret that the server must be able to read again before it is stored.
 
-It lies in a file that only its owner may read, or is given by the environment. Whether the key found there is the
-database's, and whether one may be made, is decided elsewhere (signing_keys.py): this module knows no database. A
-sealed value is a version byte, a nonce and AES-256-GCM's ciphertext; its purpose is bound to it, so that what was
-sealed as one thing cannot be passed off as another. The key itself never appears in an error or a log line.
+The key is in a file that only its owner may read, or in the environment. This module knows no database: signing_keys.py
+decides whether a key is the database's, and whether a new one may be made. A sealed value is a version byte, a nonce
+and the AES-256-GCM ciphertext. Its purpose is bound to it, so that a value sealed for one purpose cannot be presented
+as another. The key itself never appears in an error or a log line.
 """
 
 import base64
@@ -26,11 +26,11 @@ VARIABLE = "RESTANTE_MASTER_KEY"
 
 
 class MasterKeyError(Exception):
-    """The master key cannot be used: what is wrong with it, and what to do."""
+    """The master key cannot be used: the problem, and its remedy."""
 
-    def __init__(self, what: str, remedy: str = "") -> None:
-        super().__init__(f"{what}: {remedy}" if remedy else what)
-        self.what = what
+    def __init__(self, problem: str, remedy: str = "") -> None:
+        super().__init__(f"{problem}: {remedy}" if remedy else problem)
+        self.problem = problem
         self.remedy = remedy
 
 
@@ -41,8 +41,8 @@ class MasterKey:
         self._key = key
         self._cipher = AESGCM(key)
 
-    def derived(self, purpose: str) -> bytes:
-        """A key for one purpose alone: always the same, and nothing about the master key can be told from it."""
+    def derive_key(self, purpose: str) -> bytes:
+        """A key for one purpose alone: always the same, and it reveals nothing about the master key."""
         return HKDF(SHA256(), KEY_BYTES, salt=None, info=b"restante " + purpose.encode()).derive(self._key)
 
     def seal(self, plain: bytes, purpose: str) -> bytes:
@@ -51,7 +51,7 @@ class MasterKey:
 
     def open(self, sealed: bytes, purpose: str) -> bytes:
         if sealed[:1] != VERSION:
-            raise MasterKeyError(f"{purpose}: sealed in a way this version does not know")
+            raise MasterKeyError(f"{purpose}: sealed in a format that this version does not know")
         nonce, ciphertext = sealed[1 : 1 + NONCE_BYTES], sealed[1 + NONCE_BYTES :]
         try:
             return self._cipher.decrypt(nonce, ciphertext, VERSION + purpose.encode())
@@ -63,7 +63,7 @@ class MasterKey:
 
 @dataclass(frozen=True, slots=True)
 class MasterKeySource:
-    """Where the key is looked for: the environment if it gives one, else the file."""
+    """Where to find the key: the environment if it has one, else the file."""
 
     path: Path
     from_environment: str | None = field(repr=False)
@@ -72,20 +72,20 @@ class MasterKeySource:
         return f"the master key file {self.path}" if self.from_environment is None else f"the key given by {VARIABLE}"
 
     def find(self) -> MasterKey | None:
-        """The key; None if there is none. Makes nothing."""
+        """The key; None if there is none. Creates nothing."""
         if self.from_environment is not None:
             return MasterKey(_decoded(self.from_environment, str(self)))
         return MasterKey(_read(self.path)) if self.path.exists() else None
 
     def make(self) -> MasterKey:
-        """The key of the file, which is made if it is not there."""
+        """The key of the file, which is created if it is missing."""
         if not self.path.exists():
             _create(self.path)
         return MasterKey(_read(self.path))
 
 
 def _decoded(text: str, source: str) -> bytes:
-    """32 bytes written as hex or as base64, of either alphabet, padded or not."""
+    """32 bytes written as hex or base64, in either alphabet, padded or not."""
     text = text.strip()
     try:
         key = bytes.fromhex(text) if len(text) == 2 * KEY_BYTES else _base64_decoded(text)
@@ -107,13 +107,13 @@ def _read(path: Path) -> bytes:
         if mode & 0o077:
             raise MasterKeyError(
                 f"the master key file {path} has mode {mode:04o}, others can reach it",
-                f"chmod 600 {path} (and consider the key known to whoever could read it)",
+                f"chmod 600 {path} (and assume that everyone who could read it knows the key)",
             )
         return _decoded(file.read(1024), f"the master key file {path}")
 
 
 def _create(path: Path) -> None:
-    """Make the file whole or not at all; where two processes try at once, the first one's key is the key."""
+    """Create the file atomically. If two processes try at once, the first one's key is kept."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -132,7 +132,7 @@ def _link(draft: Path, path: Path) -> None:
     try:
         path.hardlink_to(draft)
     except FileExistsError:
-        # Another process was first: its key counts.
+        # Another process was first: its key is kept.
         return
 
 

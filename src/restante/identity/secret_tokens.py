@@ -1,6 +1,6 @@
-"""Random tokens that callers keep and show again, and the digest that we keep instead of them.
+"""Random tokens that callers keep and present, and the digests that the database stores instead.
 
-They are 128 bits of randomness or more, so a plain SHA-256 is enough: there is nothing to guess, and no
+A token has at least 128 bits of randomness, so a plain SHA-256 is enough: it cannot be guessed, and there is no
 password to stretch.
 """
 
@@ -15,7 +15,7 @@ def make(prefix: str = "") -> str:
 
 
 def digest(token: str) -> bytes:
-    """What is stored and looked up. Takes any text: what a stranger sends need not even be valid Unicode."""
+    """The digest to store and to search for. Accepts any text: an unknown caller may send invalid Unicode."""
     return digest_bytes(token.encode("utf-8", "surrogatepass"))
 
 

@@ -1,5 +1,5 @@
--- The outbox of device signals, in a database of your own: MariaDB from 10.6, MySQL from 8.0.13. Times are milliseconds
--- since the epoch.
+-- The outbox of device signals, in a database of your own: MariaDB from 10.6, MySQL from 8.0.13. Times are
+-- milliseconds since the epoch.
 CREATE TABLE device_update_outbox (
     id              BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     device_id       BIGINT NOT NULL,

@@ -1,365 +1,361 @@
-"""The composition root: it puts the parts together, on the engine that the settings choose.
+"""The composition root: it builds a node from the settings, on the engine that they choose.
 
-settings ─▶ Node: database · identity · delivery · updates ─▶ application and fast lane ─▶ lifecycle.serve
+    settings ─▶ Node: database · access control · components ─▶ application and fast lane ─▶ lifecycle.serve
+
+A node knows its components only by their interface (`web/component.py`). Adding one means adding it to `_components`.
 """
 
+import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 
+import structlog
 from starlette.applications import Starlette
 
-from restante.commands.parts import CommandsParts
-from restante.database import copying
+from restante.commands.component import CommandsComponent
+from restante.commands.lifecycle.secret_params import seal_stored
+from restante.commands.sites.collectors import SecretBox
+from restante.database import copy_tables
 from restante.database.clock import DatabaseClock
-from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.engine import Engine
+from restante.database.errors import DatabaseError
 from restante.database.migrate import migrate
-from restante.delivery import log as signal_log
-from restante.delivery import outbox, receipts
-from restante.delivery.alarm import Alarm
-from restante.delivery.dispatcher import Dispatcher
-from restante.delivery.presence import Presence
 from restante.delivery.retention import Retention
-from restante.delivery.runner import Runner
-from restante.delivery.signals import Signal
-from restante.delivery.sources import Source, own_source
-from restante.events import push_queue
-from restante.events.access_parts import EventAccess
-from restante.events.parts import EventsOptions, EventsParts
-from restante.events.portal import PortalRoutes
-from restante.events.push_parts import EventPush
-from restante.events.signals_parts import SharedSignals
-from restante.identity import retention as identity_retention
-from restante.identity import users
-from restante.identity.client_tokens import ClientTokens
-from restante.identity.collector_tokens import CollectorTokens
-from restante.identity.device_tokens import DeviceTokens
-from restante.identity.issuers import OutsideIssuers
+from restante.events.clients.component import ClientAccessComponent
+from restante.events.component import EventsComponent
+from restante.events.portal import PortalComponent
+from restante.events.push.component import PushComponent, SubscriptionOptions
+from restante.events.signing.component import SigningComponent
+from restante.events.ssf.component import SharedSignalsComponent
 from restante.identity.master_key import MasterKey, MasterKeySource
-from restante.identity.outside_clients import OutsideClients
-from restante.identity.signing_keys import SigningKeys, unlock
+from restante.identity.people import users
+from restante.identity.signing_keys import unlock
 from restante.server import lifecycle
-from restante.server.data_folder import DataFolder
-from restante.server.database_wait import DatabaseWait, ToldToStop
-from restante.server.deadlines import SLOT_SECONDS, Deadlines
-from restante.server.engines import engine_of
-from restante.server.fast_lane import LaneShared
-from restante.server.health import HealthRoutes
-from restante.server.metrics import Metrics, MetricsSources
-from restante.server.neighbours import Neighbours
-from restante.server.openapi import DocsRoutes
-from restante.server.options import (
+from restante.server.background_services import every
+from restante.server.cluster.cluster import Cluster
+from restante.server.cluster.workers import serve_workers
+from restante.server.component_list import ComponentList
+from restante.server.config.options import (
     access_options,
+    base_url,
     commands_options,
-    dispatcher_options,
     events_options,
-    outside_outbox_pace,
-    own_outbox_pace,
-    poll_options,
     portal_facts,
     push_options,
-    signals_options,
+    scopes_needed,
+    shared_signals_options,
+    signing_options,
+    updates_options,
 )
-from restante.server.outside_outboxes import OutsideOutboxes
-from restante.server.post_forms import PostForms
-from restante.server.redis_parts import RedisParts
-from restante.server.request_forms import RequestForms
-from restante.server.services import Service, every
-from restante.server.setting_kinds import Address
-from restante.server.settings import Settings
-from restante.server.tls import tls_files
-from restante.server.workers import serve_workers
-from restante.updates import fast_poll, rollout
-from restante.updates.fast_poll import FastPoll
-from restante.updates.poll import Poll
-from restante.updates.routes import UpdatesParts, updates_routes
-from restante.updates.wire import SHAPE
-from restante.updates.wrapping import WrapWorker
-from restante.web.access import Gate
+from restante.server.config.setting_types import Address
+from restante.server.config.settings import Settings
+from restante.server.data_folder import DataFolder
+from restante.server.database_wait import DatabaseWait, StoppedWhileWaiting
+from restante.server.docs.openapi import DocsRoutes
+from restante.server.engines import engine_of, steady_clock_of
+from restante.server.http.deadlines import SLOT_SECONDS, Deadlines
+from restante.server.http.fast_lane import FastLaneState
+from restante.server.http.post_templates import PostTemplates
+from restante.server.http.request_templates import RequestTemplates
+from restante.server.http.tls import tls_files
+from restante.server.identity_component import IdentityComponent
+from restante.server.monitoring.health import HealthRoutes
+from restante.server.monitoring.metrics import Metrics, MetricsOptions
+from restante.server.outbox_component import OutboxComponent
+from restante.server.redis_component import RedisComponent
+from restante.updates.component import UpdatesComponent
+from restante.updates.response_format import RESPONSE_FORMAT
+from restante.web.access import AccessControl
 from restante.web.application import build_application
-from restante.web.peer import Peers
+from restante.web.client_cert import ClientCertificates
+from restante.web.component import Component, MetricSample, Service
 from restante.web.routes import Route
 
-DAY_SECONDS = 86_400
-SWEEP_ROWS = 1000
+log = structlog.get_logger()
+
+_COMPACT = "VACUUM;\nPRAGMA wal_checkpoint(TRUNCATE);\n"
+
+CLOSE_SECONDS = 10.0
+HANGING_CLOSE_SECONDS = 0.25
 
 
 class Node:
-    """One server process: every part of it, connected, not yet running."""
+    """One server process: all its components, connected, not yet running."""
 
     def __init__(self, settings: Settings, engine: Engine, database: Database, master_key: MasterKey) -> None:
         self.settings = settings
         self.master_key = master_key
         self.database = database
-        # The database's time, where its clock is another machine's.
-        self.clock = DatabaseClock()
-        self.signing_keys = SigningKeys(self.database, master_key)
-        self.tokens = DeviceTokens(
-            self.database,
-            self.signing_keys,
-            OutsideIssuers(settings.issuers),
-            access_token_seconds=settings.access_token_seconds,
-            cache_entries_max=settings.token_cache_max,
-            clock=self.clock,
-        )
-        self.collector_tokens = CollectorTokens(self.database, clock=self.clock)
+        # The database's time: its clock may be another machine's.
+        self.steady_clock = steady_clock_of(engine)
+        self.clock = DatabaseClock() if self.steady_clock is None else DatabaseClock(self.steady_clock.seconds)
+        self.client_certificates = ClientCertificates(settings.trusted_proxies)
+        self.components = ComponentList(self._components(is_shared=engine.is_shared))
+        sweeps = [sweep for component in self.components for sweep in component.sweeps()]
+        self.retention = Retention(database, sweeps)
+        self.cluster = None
+        if engine.channel() is not None:
+            self.cluster = Cluster(engine, database, self.components, settings.roles, self.clock)
+        self.lane = self._lane()
+        # The monotonic time by which a stop must be over; set when it begins.
+        self.stop_by = math.inf
+        self.metrics = Metrics(self.components, self._samples, _metrics_options(settings))
+
+    def _components(self, *, is_shared: bool) -> list[Component]:
+        """The parts of the node. Earlier components handle commit events first, and close first."""
+        settings, database, master_key = self.settings, self.database, self.master_key
         access = access_options(settings)
-        self.peers = Peers(settings.trusted_proxies)
-        outside = OutsideClients(self.database, OutsideIssuers(settings.authorization_servers))
-        self.client_tokens = ClientTokens(
-            self.database, outside=outside, is_binding_required=access.is_binding_required, clock=self.clock
+        self.identity = IdentityComponent(
+            database, master_key, settings, self.clock, is_binding_required=access.is_binding_required
         )
-        self.gate = Gate(self.database, self.tokens, self.collector_tokens, self.client_tokens, self.peers)
-        self.event_access = EventAccess(self.database, self.peers, access)
-        events = events_options(settings, is_shared=engine.is_shared)
-        self.events = EventsParts(self.database, master_key, self.client_tokens, events)
-        self.event_push = EventPush(
-            self.database, master_key, push_options(settings), events.bases(), settings.public_url
+        self.access_control = AccessControl(
+            database,
+            self.identity.device_tokens,
+            self.identity.collector_tokens,
+            self.identity.client_tokens,
+            self.client_certificates,
+            scopes_needed(settings),
+            settings.public_url,
         )
-        self.signals = self._signals(events)
-        self.redis = RedisParts(settings.redis_url, self.database)
-        self.commands = CommandsParts(
-            self.database,
+        self.outbox = OutboxComponent(database, settings)
+        self.redis = RedisComponent(settings.redis_url, database, master_key)
+        self.updates = UpdatesComponent(
+            database,
             master_key,
-            self.collector_tokens,
-            commands_options(settings, is_shared=engine.is_shared),
-            self.redis.windows,
+            self.access_control,
+            self.identity.device_tokens,
+            self.redis.reader,
+            self.outbox.emit,
+            self.outbox.sources(),
+            updates_options(settings),
+        )
+        self.redis.invalidate_for(self.updates.poll)
+        self.commands = CommandsComponent(
+            database,
+            master_key,
+            self.identity.collector_tokens,
+            commands_options(settings, is_shared=is_shared),
+            self.redis.rate_limits,
             self.clock,
         )
-        self.presence = Presence(self.database)
-        self.poll = Poll(self.redis.reader, self.presence, poll_options(settings))
-        self.redis.ring_for(self.poll)
-        self.dispatcher = Dispatcher(self.database, dispatcher_options(settings), self.append_all)
-        self.outside_outboxes = OutsideOutboxes(
-            settings.outbox,
-            self.database,
-            dispatcher_options(settings),
-            outside_outbox_pace(settings),
-            self.append_all,
-            settings.outbox_keep_delivered_days,
-        )
-        self.runner = Runner(self.dispatcher, own_outbox_pace(settings))
-        self.wrap_worker = WrapWorker(self.database, master_key, self.emit)
-        self.retention = Retention(
-            self.database,
-            [
-                self._sweep_outbox,
-                self._sweep_receipts,
-                identity_retention.forget_expired,
-                *self.commands.sweeps(),
-                *self.event_access.sweeps(),
-                *self.events.sweeps(),
-            ],
-        )
-        self.foreign_commits = Alarm()
-        self.neighbours = Neighbours(self, engine) if engine.channel() is not None else None
-        self.lane = self._lane()
-        self.metrics = self._metrics()
-
-    def _metrics(self) -> Metrics:
-        return Metrics(
-            MetricsSources(
-                self.database,
-                self.poll,
-                self.dispatcher,
-                self.lane,
-                self.tokens,
-                self.commands.totals,
-                self.outside_outboxes,
-                self.events,
-                self.event_access.totals,
-                self.event_push,
-                self.commands.poll,
-                self.redis,
-                self.neighbours,
-            )
-        )
-
-    def _signals(self, events: EventsOptions) -> SharedSignals:
-        return SharedSignals(
-            self.database,
-            self.master_key,
-            self.event_push.pusher.client,
+        events = events_options(settings)
+        self.events = EventsComponent(database, self.identity.client_tokens, events)
+        self.signing = SigningComponent(database, master_key, signing_options(settings, is_shared=is_shared))
+        subscriptions = SubscriptionOptions(events.paths.bases(), base_url(settings), self.signing.message_signatures)
+        self.push = PushComponent(database, master_key, push_options(settings), subscriptions)
+        self.shared_signals = SharedSignalsComponent(
+            database,
+            master_key,
+            self.push.pusher.client,
             self.events.presence,
-            self.events.totals,
+            self.events.counters,
             events.poll,
-            signals_options(self.settings),
+            shared_signals_options(settings),
         )
-
-    def append(self, conn: Connection, device_id: int, signals: list[Signal]) -> object:
-        return signal_log.append(conn, device_id, signals, self.settings.log_keep_signals)
-
-    def append_all(self, conn: Connection, signals: Mapping[int, list[Signal]]) -> object:
-        return signal_log.append_all(conn, signals, self.settings.log_keep_signals)
-
-    def emit(self, conn: Connection, device_id: int, signal: Signal) -> None:
-        """How changes tell devices: through the outbox, or straight to the log where so configured."""
-        if self.settings.direct_signals:
-            outbox.emit_directly(conn, device_id, signal, self.append_all)
-        else:
-            outbox.enqueue(conn, device_id, signal)
-
-    def sources(self) -> dict[str, Source]:
-        """The outboxes there are, by name; the server's own first."""
-        own = own_source(self.database, self.runner.ring)
-        return {source.name: source for source in (own, *self.outside_outboxes.sources())}
+        return [
+            self.outbox,
+            self.updates,
+            self.redis,
+            self.identity,
+            self.commands,
+            ClientAccessComponent(database, self.client_certificates, access, self.signing.rotation.make_missing),
+            self.events,
+            self.signing,
+            self.push,
+            self.shared_signals,
+            PortalComponent(portal_facts(settings)),
+        ]
 
     def routes(self) -> list[Route]:
-        parts = UpdatesParts(
-            database=self.database,
-            gate=self.gate,
-            tokens=self.tokens,
-            master_key=self.master_key,
-            poll=self.poll,
-            emit=self.emit,
-            sources=self.sources(),
-            public_url=self.settings.public_url,
-            refresh_token_days=self.settings.refresh_token_days,
-            session_hours=self.settings.session_hours,
-        )
+        health = HealthRoutes(self.database, self.settings.data, self.settings.roles, self._unavailable)
         routes = [
-            *updates_routes(parts),
-            *self.commands.routes(),
-            *self.event_access.routes(),
-            *self.events.routes(),
-            *self.event_push.routes(),
-            *self.signals.routes(),
-            *PortalRoutes(portal_facts(self.settings)).routes(),
-            *HealthRoutes(self.database, self.settings.data, self.settings.roles, self._away).routes(),
+            *(route for component in self.components for route in component.routes()),
+            *health.routes(),
             *self.metrics.routes(),
         ]
         if "api" not in self.settings.roles:
             routes = [route for route in routes if route.tag == "server"]
         return [*routes, *DocsRoutes(routes).routes()]
 
-    def _away(self) -> list[str]:
-        """What the server goes on without, for the health probe."""
-        return [*self.redis.away(), *(f"outbox {name}" for name in self.outside_outboxes.away())]
+    def _unavailable(self) -> list[str]:
+        return [name for component in self.components for name in component.unavailable()]
 
     def application(self, *, with_lifespan: bool = True) -> Starlette:
         return build_application(
             self.routes(),
-            self.gate,
-            SHAPE,
+            self.access_control,
+            RESPONSE_FORMAT,
             lifecycle.lifespan_of(self) if with_lifespan else None,
             self.metrics.observe,
-            self.settings.body_bytes_max,
+            body_bytes_max=self.settings.body_bytes_max,
         )
 
     def services(self) -> list[Service]:
-        """What this process runs in the background; those that have work to finish first."""
-        return [service for service in self._all_services() if self.settings.roles.run(service.name)]
+        """The background services of this process, by its roles; those with work to finish come first."""
+        return [service for service in self._all_services() if not service.role or service.role in self.settings.roles]
 
     def _all_services(self) -> list[Service]:
-        deadlines = self.lane.deadlines
+        deadlines, components = self.lane.deadlines, self.components
         return [
-            Service("dispatcher", self.runner.run, self.runner.stop),
-            *self.outside_outboxes.services(),
-            *self.redis.services(),
-            Service("wrap worker", self.wrap_worker.run, self.wrap_worker.stop),
-            Service("presence", self.presence.run),
-            Service("retention", self.retention.run),
-            Service("catching up", self._catch_up),
+            *(service for component in components for service in component.services()),
+            Service("retention", self.retention.run, role="retention"),
+            Service("catching up", components.catch_up),
             Service("deadlines", every(SLOT_SECONDS, lambda: deadlines.tick(time.monotonic()))),
-            Service("clock", every(1.0, self._tick)),
-            Service("buckets", every(60.0, self._forget_full_buckets)),
-            *([Service("notices", self.neighbours.sweep)] if self.neighbours else []),
-            *(Service(name, run) for name, run in self.commands.services()),
-            *(Service(name, run) for name, run in self.events.services()),
-            Service("event push", self.event_push.pusher.run, self.event_push.pusher.stop),
+            Service("clock", every(1.0, lambda: components.tick(self.clock()))),
+            Service("buckets", every(60.0, lambda: components.forget_full_buckets(time.monotonic())), role="api"),
+            *([Service("notices", self.cluster.sweep)] if self.cluster else []),
+            *([Service("saving the clock", every(1.0, self.steady_clock.save))] if self.steady_clock else []),
         ]
 
-    def _tick(self) -> None:
-        now = self.clock()
-        self.poll.tick(now)
-        self.commands.tick(now)
-        self.events.tick(now)
-        self.signals.tick(now)
-
-    def _forget_full_buckets(self) -> None:
-        for buckets in (self.poll.buckets, self.events.poll.buckets, self.signals.poll.buckets):
-            buckets.forget_full(time.monotonic())
-
-    async def _catch_up(self) -> None:
-        """When another process, a command beside the server, has changed something: look at what it may have been."""
-        while True:
-            await self.foreign_commits.wait()
-            await self.tokens.catch_up()
-            await self.commands.catch_up()
-            await self.events.catch_up()
-            self.poll.rollout = await self.database.read(rollout.current)
-
-    def _lane(self) -> LaneShared:
+    def _lane(self) -> FastLaneState:
         settings = self.settings
-        is_api = "api" in settings.roles
-        polls = {fast_poll.TARGET: FastPoll(self.poll, self.tokens), **self.commands.hot()}
-        posts = PostForms(self.commands.hot_posts(), self.events.hot_polls(), settings.body_bytes_max)
-        return LaneShared(
-            forms=RequestForms(polls if is_api else {}),
-            posts=posts if is_api else PostForms([]),
-            peers=self.peers,
-            shape=SHAPE,
+        components: Iterable[Component] = self.components if "api" in settings.roles else ()
+        gets = {target: handler for each in components for target, handler in each.fast_handlers().items()}
+        posts = [post for each in components for post in each.fast_posts()]
+        polls = [poll for each in components for poll in each.fast_polls()]
+        return FastLaneState(
+            templates=RequestTemplates(gets),
+            post_templates=PostTemplates(posts, polls, settings.body_bytes_max),
+            client_certificates=self.client_certificates,
+            response_format=RESPONSE_FORMAT,
             deadlines=Deadlines(time.monotonic()),
             connections_max=settings.connections_max,
+            connections_per_address_max=settings.connections_per_address_max,
             header_seconds=settings.header_deadline_seconds,
             body_seconds=settings.body_deadline_seconds,
             keep_alive_seconds=settings.keep_alive_seconds,
         )
 
-    def _sweep_outbox(self, conn: Connection) -> int:
-        return outbox.evict_delivered(conn, self.settings.outbox_keep_delivered_days * DAY_SECONDS, SWEEP_ROWS)
+    def _samples(self) -> Iterator[MetricSample]:
+        """The metrics that belong to no component."""
+        lane, cluster = self.lane, self.cluster
+        yield MetricSample("restante_connections", lane.connections)
+        limits = lane.limits
+        yield MetricSample("restante_connections_refused", sum(limits.refused.values()))
+        yield MetricSample("restante_connections_refused_address", limits.refused["address"])
+        yield MetricSample("restante_connections_refused_descriptors", limits.refused["descriptors"])
+        yield MetricSample("restante_idle_connections_closed", limits.idle_closed)
+        yield MetricSample("restante_slow_senders_cut", lane.slow_senders_cut)
+        yield MetricSample("restante_oversized_requests", lane.oversized_requests)
+        yield MetricSample("restante_fast_lane_requests", lane.fast_requests)
+        found = cluster.found_by_scan_count if cluster is not None else 0
+        received = cluster.received_count if cluster is not None else 0
+        yield MetricSample("restante_notices", received - found, ("told",))
+        yield MetricSample("restante_notices", found, ("found",))
+        yield MetricSample("restante_commits", self.database.commits)
+        yield MetricSample("restante_writes", self.database.writes)
+        ahead = 0.0 if self.steady_clock is None else self.steady_clock.seconds_ahead()
+        yield MetricSample("restante_clock_ahead_seconds", ahead)
+        yield MetricSample("restante_seconds_since_write", time.monotonic() - self.database.wrote_at)
 
-    def _sweep_receipts(self, conn: Connection) -> int:
-        # Never at once: a dispatcher elsewhere may be asleep over a row whose receipt this is.
-        kept_days = max(1, self.settings.outbox_keep_delivered_days)
-        return receipts.evict_settled(conn, kept_days * DAY_SECONDS, SWEEP_ROWS)
+    def release_leases(self) -> None:
+        """Release the leases of a former process; only where no other process can be running."""
+        for component in self.components:
+            self.database.write_now(component.release_leases)
 
     def close(self) -> None:
-        """End what is its own; the database is whoever's made it."""
-        self.outside_outboxes.close()
+        """Release what the components hold. The caller closes the database."""
+        for component in self.components:
+            component.release()
+
+
+@contextmanager
+def _closing_in_time(database: Database) -> Iterator[Database]:
+    """Close the database when the block has ended. A database that hangs is not waited for."""
+    try:
+        yield database
+    finally:
+        if not database.close(HANGING_CLOSE_SECONDS if database.is_hanging else CLOSE_SECONDS):
+            log.error("the database does not answer, its connections were abandoned")
+
+
+@contextmanager
+def _checkpointed(engine: Engine) -> Iterator[None]:
+    """When the block has ended cleanly, the file of an embedded database has all data: it can be copied alone."""
+    yield
+    try:
+        if not engine.checkpoint():
+            log.warning("another process reads the database: not all data could be moved into the database file")
+    except DatabaseError as error:
+        # Nothing is lost: the next start finds the rest beside the file.
+        log.warning("not all data could be moved into the database file", error=str(error))
+
+
+def _metrics_options(settings: Settings) -> MetricsOptions:
+    return MetricsOptions(settings.metrics_token, settings.metrics_listen is not None, settings.metrics_tenants)
 
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[Node]:
-    """A node on the database of the settings. With an embedded one, the data folder is this process's alone."""
+    """A node on the database of the settings. On SQLite, this process locks the data folder."""
     folder = DataFolder(settings.data)
     engine = engine_of(settings)
     folder.create()
-    with nullcontext() if engine.is_shared else folder.lock():
+    with nullcontext() if engine.is_shared else folder.lock(), _checkpointed(engine):
+        if not engine.is_shared:
+            folder.refuse_key_without_database()
         migrate(engine)
-        with closing(Database(engine)) as database:
-            database.read_now(copying.refuse_unfinished)
+        with _closing_in_time(Database(engine, limits_transactions=True)) as database:
+            database.read_now(copy_tables.refuse_unfinished)
             master_key = unlock(database, MasterKeySource(folder.master_key_path, settings.master_key))
+            seal_stored_params(engine, database, master_key)
             with closing(Node(settings, engine, database, master_key)) as node:
                 if not engine.is_shared:
-                    # The folder is ours, so whoever claimed rows is dead: nobody waits for the end of its lease.
-                    database.write_now(outbox.release_all)
-                    database.write_now(push_queue.release_all)
-                yield node
+                    # This process holds the lock of the folder: a process that leased rows has ended.
+                    node.release_leases()
+                # Not before: the work of a start may take long.
+                database.set_deadline(settings.database_deadline_seconds)
+                with _saved_clock(node):
+                    yield node
+
+
+@contextmanager
+def _saved_clock(node: Node) -> Iterator[None]:
+    """Keep the time of an embedded database for the next process, however soon this one ends."""
+    clock = node.steady_clock
+    if clock is None:
+        yield
+        return
+    clock.save()
+    try:
+        yield
+    finally:
+        clock.save()
 
 
 def serve(
     settings: Settings, when_listening: Callable[[Address, bool], None] = lambda _address, _has_users: None
 ) -> int:
-    """Run a server until it is told to stop; the exit code. `when_listening` is told where, and whether there are any
-    users, once nothing can go wrong any more."""
+    """Run a server until a stop signal, and return the exit code.
+
+    `when_listening` is called with the address, and whether there are users, once the start has succeeded.
+    """
+    # Until the server listens there is nothing to reload. Unhandled, the signal would end the process.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     files = tls_files(settings)
     if files is not None:
-        files.context()  # what cannot be used is said here, before anything is started
+        files.context()  # fail here, before anything is started, if the files cannot be used
     if settings.redis_url is not None and settings.redis_url.tls is not None:
         settings.redis_url.tls.context()
+    if settings.metrics_listen is not None:
+        with lifecycle.listening(settings.metrics_listen):
+            pass  # fail here if the address cannot be used
     with lifecycle.listening(settings.listen) as sock, ExitStack() as stack:
         address = Address(settings.listen.host, sock.getsockname()[1])
+        settings = replace(settings, listen=address)
         wait = DatabaseWait(settings, sock)
         try:
             if settings.workers > 1:
-                when_listening(address, wait.until_done(lambda: prepare(settings)))
+                when_listening(address, wait.run_when_reachable(lambda: prepare(settings)))
                 return serve_workers(settings, sock, opened)
-            node = wait.until_done(lambda: stack.enter_context(opened(settings)))
-        except ToldToStop:
+            node = wait.run_when_reachable(lambda: stack.enter_context(opened(settings)))
+        except StoppedWhileWaiting:
             return 0
         when_listening(address, bool(node.database.read_now(users.list_all)))
         lifecycle.serve(node, sock)
@@ -367,7 +363,7 @@ def serve(
 
 
 def prepare(settings: Settings) -> bool:
-    """Make what workers find made: the newest schema, and the master key. Whether there are users."""
+    """Prepare for the workers: the newest schema, and the master key. Return whether there are users."""
     folder = DataFolder(settings.data)
     engine = engine_of(replace(settings, database_writers=1))
     folder.create()
@@ -375,3 +371,22 @@ def prepare(settings: Settings) -> bool:
     with closing(Database(engine)) as database:
         unlock(database, MasterKeySource(folder.master_key_path, settings.master_key))
         return bool(database.read_now(users.list_all))
+
+
+def seal_stored_params(engine: Engine, database: Database, master_key: MasterKey) -> None:
+    """Seal secret parameters that an older version stored in plain text, once, before the server serves.
+
+    The embedded engine is compacted afterwards: pages that the older rows used would keep their text. PostgreSQL
+    overwrites such pages by itself, with VACUUM.
+    """
+    sealed = seal_stored(database, SecretBox(master_key))
+    if not sealed:
+        return
+    log.info("sealed secret parameters of an older version", rows=sealed)
+    if engine.is_shared:
+        return
+    try:
+        with closing(engine.connect(writable=True)) as conn:
+            conn.run_script(_COMPACT)
+    except DatabaseError as error:
+        log.warning("free pages may still hold old secret parameters: stop the server and run VACUUM", error=str(error))

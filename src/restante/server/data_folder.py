@@ -1,8 +1,8 @@
-"""The data folder: everything a server keeps, and the lock that gives it to one server at a time.
+"""The data folder: all files of a server, and the lock that allows one server at a time.
 
-The lock is the kernel's (flock), not the file's existence: it ends with the process that holds it, however
-that ends, so a killed server never stands in the way of the next. The file only says who holds it. Commands
-beside a running server never take it; they are plain further users of the database.
+The lock is a lock of the kernel (flock), not the existence of a file. It ends with the process that holds it, even a
+killed one, so it never blocks the next server. The file only contains the process id of the holder. Commands beside a
+running server do not take the lock; they are ordinary users of the database.
 """
 
 import fcntl
@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from restante.database.errors import AlreadyRunning
+from restante.database.errors import AlreadyRunning, DatabaseError
 
 OWNER_ONLY = 0o700
 DATABASE_NAME = "restante.db"
 MASTER_KEY_NAME = "master.key"
 LOCK_NAME = "restante.lock"
+CLOCK_NAME = "restante.clock"
 LOCK_TRIES = 10
 LOCK_PAUSE_SECONDS = 0.02
 
@@ -38,17 +39,35 @@ class DataFolder:
     def lock_path(self) -> Path:
         return self.path / LOCK_NAME
 
+    @property
+    def clock_path(self) -> Path:
+        return self.path / CLOCK_NAME
+
     def create(self) -> None:
-        """Make the folder, its owner's alone, if it is not there. One that is there keeps its mode."""
+        """Create the folder, private to its owner. An existing folder keeps its mode."""
         self.path.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
+
+    def refuse_key_without_database(self) -> None:
+        """Raise DatabaseError if the folder was in use and its database is missing: a new one would hide the loss."""
+        left = [path.name for path in (self.master_key_path, self._wal_path) if path.exists()]
+        if left and not self.database_path.exists():
+            raise DatabaseError(
+                f"it is missing, but {' and '.join(left)} of an earlier database "
+                f"{'is' if len(left) == 1 else 'are'} in {self.path}: put {DATABASE_NAME} back from its backup; "
+                f"to begin with a new database, move {' and '.join(left)} to another folder"
+            )
+
+    @property
+    def _wal_path(self) -> Path:
+        return self.path / f"{DATABASE_NAME}-wal"
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Be the one server of this folder, or raise AlreadyRunning."""
+        """Hold the lock of this folder, or raise AlreadyRunning."""
         self.create()
         descriptor = os.open(self.lock_path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            if not _take(descriptor):
+            if not self._acquire(descriptor):
                 raise self._already_running(_pid_in(descriptor))
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -58,22 +77,18 @@ class DataFolder:
             os.close(descriptor)
 
     def running_pid(self) -> int | None:
-        """The process that serves this folder, 0 if it has not said which it is, None if there is none."""
+        """The id of the process that serves this folder, 0 if it is not known yet, None if there is none."""
         try:
             descriptor = os.open(self.lock_path, os.O_RDONLY)
         except FileNotFoundError:
             return None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _pid_in(descriptor)
-        else:
-            return None
+            return None if self._flock(descriptor, fcntl.LOCK_SH) else _pid_in(descriptor)
         finally:
             os.close(descriptor)
 
     def refuse_if_running(self) -> None:
-        """AlreadyRunning if there is a server; no promise that there will be none in a moment."""
+        """Raise AlreadyRunning if a server runs now. One may still start right afterwards."""
         pid = self.running_pid()
         if pid is not None:
             raise self._already_running(pid)
@@ -81,23 +96,31 @@ class DataFolder:
     def _already_running(self, pid: int) -> AlreadyRunning:
         process = f"process {pid}" if pid else "another process"
         return AlreadyRunning(
-            f"a server already runs on {self.path} ({process}): stop it first, or give this one a folder "
-            "of its own with --data"
+            f"a server already runs on {self.path} ({process}): stop it first, or use another folder with --data"
         )
 
-
-def _take(descriptor: int) -> bool:
-    """Lock for this process alone. Tried for a moment: who asks `running_pid` holds it for an instant."""
-    for _ in range(LOCK_TRIES):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    def _acquire(self, descriptor: int) -> bool:
+        """Lock exclusively. Retries for a short time: `running_pid` of another process holds the lock briefly."""
+        for _ in range(LOCK_TRIES):
+            if self._flock(descriptor, fcntl.LOCK_EX):
+                return True
             time.sleep(LOCK_PAUSE_SECONDS)
-        else:
-            return True
-    return False
+        return False
+
+    def _flock(self, descriptor: int, kind: int) -> bool:
+        """Whether the lock was acquired; False if another process holds it."""
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise OSError(
+                f"cannot lock {self.lock_path}: {error.strerror}: the data folder must be on a file system that "
+                "supports flock, such as a local disk"
+            ) from error
+        return True
 
 
 def _pid_in(descriptor: int) -> int:
-    written = os.pread(descriptor, 32, 0).strip()
-    return int(written) if written.isdigit() else 0
+    content = os.pread(descriptor, 32, 0).strip()
+    return int(content) if content.isdigit() else 0

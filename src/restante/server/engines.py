@@ -1,21 +1,28 @@
-"""Which engine the settings choose. The only file that names engines, for the server and the commands beside it."""
+"""The choice of the database engine by the settings: the only module of the server and the CLI that names engines."""
 
 from restante.database.engine import Engine
 from restante.database.sqlite import SqliteEngine
+from restante.database.steady_clock import SteadyClock
+from restante.server.config.settings import Settings
 from restante.server.data_folder import DataFolder
-from restante.server.settings import Settings
 
 
 def engine_of(settings: Settings) -> Engine:
-    """The embedded database of the data folder, or the PostgreSQL database that is named."""
+    """The engine of the embedded database in the data folder, or of the configured PostgreSQL database."""
     if settings.database is None:
-        return SqliteEngine(DataFolder(settings.data).database_path)
-    # Imported here because nobody who does not use it need wait for its driver.
-    from restante.database.postgres import PostgresEngine
+        folder = DataFolder(settings.data)
+        return SqliteEngine(folder.database_path, clock=SteadyClock(folder.clock_path))
+    # Imported here because only installations with PostgreSQL need its driver.
+    from restante.database.postgres.engine import PostgresEngine
 
     return PostgresEngine(settings.database.url, writers=settings.database_writers, readers=settings.database_readers)
 
 
-def place_of(settings: Settings) -> str:
-    """Where the database is, for people."""
+def database_location(settings: Settings) -> str:
+    """The path or the URL of the database, without its password."""
     return str(settings.database or DataFolder(settings.data).database_path)
+
+
+def steady_clock_of(engine: Engine) -> SteadyClock | None:
+    """The clock of an embedded database; None if the database has a clock of its own."""
+    return engine.clock if isinstance(engine, SqliteEngine) and isinstance(engine.clock, SteadyClock) else None

@@ -1,15 +1,15 @@
 """Starting and stopping, in the order that loses nothing.
 
-    start: signing keys · dispatcher, wrap worker, presence, retention, clocks · listen
-    stop:  answer the parked polls · listen no more · finish accepted work · stop the services · write presence
-
-Also the ear of the process: what commits announce is heard here, in the event loop, and passed on to whom it concerns.
+start:  components read what polls need · services start · listen
+commit: components handle its events in the event loop, then the cluster publishes them to the other nodes
+stop:   answer the parked polls · stop listening · finish accepted work · stop the services · write presence
 """
 
 import asyncio
 import gc
-import resource
+import math
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
@@ -19,21 +19,15 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import Lifespan
 
-from restante.core.backoff import Backoff
 from restante.database.errors import DatabaseUnavailable
-from restante.database.writer import ForeignCommit, NewsLost
-from restante.delivery.log import Published
-from restante.delivery.outbox import Enqueued
-from restante.identity.callers import DeviceRevoked
-from restante.identity.signing_keys import KeysRotated
-from restante.server.fast_lane import fast_lane_class
-from restante.server.services import kept_running
-from restante.server.setting_kinds import Address
-from restante.server.tls import TlsFiles, tls_files
-from restante.server.tls_listening import ListeningServer
-from restante.updates import rollout
-from restante.updates.assignments import WrapsPending
-from restante.updates.rollout import RolloutChanged
+from restante.server.background_services import kept_running
+from restante.server.config.setting_types import Address
+from restante.server.config.settings import Settings
+from restante.server.http.connection_limits import ConnectionLimits, raise_descriptor_limit
+from restante.server.http.fast_lane import fast_lane_class
+from restante.server.http.tls import TlsFiles, tls_files
+from restante.server.http.tls_listening import ListeningServer
+from restante.server.monitoring.metrics_listener import serving_metrics
 
 if TYPE_CHECKING:
     from restante.server.app import Node
@@ -42,13 +36,14 @@ log = structlog.get_logger()
 
 BACKLOG = 4096
 GARBAGE_THRESHOLD = 50_000
-# Nine seconds in all.
-READ_AGAIN = Backoff(base_seconds=0.05, max_seconds=1.0, attempts_max=13)
+LAST_STEP_SECONDS = 0.5
+FINISH_SECONDS = 10.0
+HSTS_SECONDS = 365 * 86_400
 
 
 @contextmanager
 def listening(address: Address) -> Iterator[socket.socket]:
-    """A socket bound to the address, before anything else is started: one that is taken stops us here."""
+    """A socket bound to the address. Bound first of all, so that an address in use ends the start early."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -61,7 +56,7 @@ def listening(address: Address) -> Iterator[socket.socket]:
 
 def serve(node: "Node", sock: socket.socket) -> None:
     """Answer on the socket until SIGTERM or SIGINT."""
-    raise_file_limit()
+    limit_descriptors(node.lane.limits)
     collect_garbage_rarely()
     server_of(node, server_config(node)).run([sock])
 
@@ -72,7 +67,7 @@ def server_of(node: "Node", config: uvicorn.Config) -> ListeningServer:
 
 
 def server_config(node: "Node", **changed: Any) -> uvicorn.Config:
-    """How uvicorn is to serve the node."""
+    """The configuration with which uvicorn serves the node."""
     settings = node.settings
     options: dict[str, Any] = {
         "http": fast_lane_class(node.lane),
@@ -82,35 +77,62 @@ def server_config(node: "Node", **changed: Any) -> uvicorn.Config:
         "access_log": False,
         "log_config": None,
         "server_header": False,
+        "headers": default_headers(settings),
         "proxy_headers": False,
-        "backlog": BACKLOG,
+        "backlog": backlog_of(node.lane.limits),
         "timeout_keep_alive": settings.keep_alive_seconds,
-        "timeout_graceful_shutdown": max(1, round(settings.shutdown_seconds)),
+        # Requests that wait for the database have been answered by then: see `stop_parking`.
+        "timeout_graceful_shutdown": max(1, math.ceil(settings.shutdown_seconds + 0.5)),
     }
     return uvicorn.Config(node.application(), **{**options, **changed})
 
 
-def raise_file_limit() -> None:
-    """A parked poll is an open file: take as many as the system lets us have."""
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+def limit_descriptors(limits: ConnectionLimits) -> None:
+    """Every connection is an open file: raise the limit of descriptors, and say if it is too low all the same."""
+    limit = raise_descriptor_limit()
+    limits.set_descriptor_limit(limit)
+    needed = limits.connections_max + limits.descriptor_reserve
+    if limit < needed:
+        log.warning(
+            "the limit of file descriptors is too low for connections_max; further connections will be refused",
+            limit=limit,
+            needed=needed,
+            connections_max=limits.connections_max,
+        )
+
+
+def backlog_of(limits: ConnectionLimits) -> int:
+    """How many connections may wait to be accepted. All that wait are accepted at once, so if descriptors are few,
+    no more may wait than the reserve can hold."""
+    if limits.descriptor_limit >= limits.connections_max + limits.descriptor_reserve + BACKLOG:
+        return BACKLOG
+    return min(BACKLOG, max(limits.descriptor_reserve // 2, limits.descriptor_limit // 16))
+
+
+def default_headers(settings: Settings) -> list[tuple[str, str]]:
+    """The headers of every response, in the fast lane too: browsers keep to the media type, and to https."""
+    headers = [("x-content-type-options", "nosniff")]
+    # Browsers apply it to every port of a host, so a developer's server on loopback does not send it.
+    if (settings.public_url or "").startswith("https://"):
+        headers.append(("strict-transport-security", f"max-age={HSTS_SECONDS}"))
+    return headers
 
 
 def collect_garbage_rarely() -> None:
-    """What is remembered for a million devices is no garbage: looking through it again and again costs polls. Nor is
-    what was loaded until now, not even once: that would be a tenth of the start."""
+    """Collect less often: scanning what is cached for a million devices costs polls and finds no garbage.
+
+    Objects loaded so far are never scanned: the first scan would take a tenth of the start.
+    """
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD, 20, 50)
 
 
 def stop_parking(node: "Node") -> None:
-    bells = (node.poll.bell, node.commands.poll.bell, node.events.poll.bell, node.signals.poll.bell)
-    log.info("stopping", parked=sum(bell.waiting_count for bell in bells))
+    log.info("stopping", parked=node.components.parked_count)
     node.lane.is_closing = True
-    node.poll.close()
-    node.commands.close()
-    node.events.close()
-    node.signals.close()
+    node.stop_by = time.monotonic() + node.settings.shutdown_seconds
+    node.database.end_at(node.stop_by)
+    node.components.close()
 
 
 def lifespan_of(node: "Node") -> Lifespan[Starlette]:
@@ -126,103 +148,61 @@ def lifespan_of(node: "Node") -> Lifespan[Starlette]:
 async def running(node: "Node") -> AsyncIterator[None]:
     """The node with its background services; they stop when the block ends."""
     loop = asyncio.get_running_loop()
-    node.database.on_commit(lambda announced: _pass_on(loop, node, announced))
-    await _read_first(node)
+    node.database.on_commit(lambda events: _in_loop(loop, node, events))
+    await node.components.start()
     log.info("started", listen=str(node.settings.listen), data=str(node.settings.data))
-    if node.neighbours is not None:
-        node.neighbours.start()
-    colleagues = node.metrics.colleagues
+    if node.cluster is not None:
+        node.cluster.start()
+    worker_metrics = node.metrics.worker_metrics
     async with (
-        kept_running(node.services(), node.settings.shutdown_seconds),
-        nullcontext() if colleagues is None else colleagues.answering(node.metrics.own),
+        kept_running(node.services(), lambda: _seconds_left(node)),
+        nullcontext() if worker_metrics is None else worker_metrics.serving(node.metrics.own),
+        _metrics_apart(node),
     ):
         try:
             yield
         finally:
-            node.poll.close()
-            node.commands.close()
-            node.events.close()
-            node.signals.close()
-    await node.presence.try_once()
-    await node.commands.finish()
-    await node.events.finish()
-    node.event_push.close()
-    if node.neighbours is not None:
-        await asyncio.to_thread(node.neighbours.close)
+            node.stop_by = min(node.stop_by, time.monotonic() + node.settings.shutdown_seconds)
+            node.components.close()
+    try:
+        # A database that hangs fails its calls earlier.
+        async with asyncio.timeout(FINISH_SECONDS):
+            await node.components.finish()
+    except (TimeoutError, DatabaseUnavailable) as error:
+        log.error("stopping without writing what was only in memory", error=str(error) or "no answer in time")
+    if node.cluster is not None:
+        await asyncio.to_thread(node.cluster.close, _seconds_left(node))
     log.info("stopped")
 
 
-async def _read_first(node: "Node") -> None:
-    """What polls need to know. A database that goes away in this very moment is given a while to come back."""
-    attempts = 0
-    while True:
-        try:
-            await node.tokens.start()
-            node.poll.rollout = await node.database.read(rollout.current)
-            await node.event_access.warn()
-            return
-        except DatabaseUnavailable:
-            attempts += 1
-            pause = READ_AGAIN.delay_seconds(attempts)
-            if pause is None:
-                raise
-            await asyncio.sleep(pause)
+def _seconds_left(node: "Node") -> float:
+    """How long the next step of the stop may take: a while, even if all the time was used."""
+    return max(LAST_STEP_SECONDS, node.stop_by - time.monotonic())
 
 
-def hear(node: "Node", announced: list[object]) -> None:
-    """Pass on what a commit announced. Runs in the event loop."""
-    for event in announced:
-        try:
-            _hear_one(node, event)
-        except Exception:
-            # What was not heard may be news: knowledge that may be wrong is dropped, and read again.
-            log.exception("an announcement could not be passed on", announced=type(event).__name__)
-            node.tokens.forget_all()
-            node.client_tokens.forget_all()
-            node.poll.look_again()
-            node.events.poll.bell.ring_all()
-            node.signals.poll.bell.ring_all()
+@asynccontextmanager
+async def _metrics_apart(node: "Node") -> AsyncIterator[None]:
+    settings, address = node.settings, node.settings.metrics_listen
+    if address is None:
+        yield
+        return
+    is_shared = settings.workers > 1
+    async with serving_metrics(address, node.metrics.of_all, settings.metrics_token, shared=is_shared) as port:
+        node.metrics.own_port = port
+        log.info("serving metrics", listen=str(Address(address.host, port)))
+        yield
 
 
-def _hear_one(node: "Node", event: object) -> None:
-    node.commands.hear(event)
-    node.events.hear(event)
-    node.event_push.hear(event)
-    node.signals.hear(event)
-    match event:
-        case Published():
-            node.poll.hear(event)
-            node.redis.copy(event)
-        case Enqueued():
-            node.runner.ring()
-        case WrapsPending():
-            node.wrap_worker.ring()
-        case DeviceRevoked(device_id=device_id):
-            node.tokens.forget_device(device_id)
-        case RolloutChanged(rollout=changed):
-            node.poll.rollout = changed
-        case NewsLost():
-            node.tokens.forget_all()
-            node.client_tokens.forget_all()
-            node.poll.look_again()
-        case KeysRotated():
-            node.foreign_commits.ring()
-        case ForeignCommit():
-            node.runner.ring()
-            node.wrap_worker.ring()
-            node.foreign_commits.ring()
-
-
-def _pass_on(loop: asyncio.AbstractEventLoop, node: "Node", announced: list[object]) -> None:
-    # After the loop has closed nobody is left to be told.
+def _in_loop(loop: asyncio.AbstractEventLoop, node: "Node", events: list[object]) -> None:
+    # After the loop has closed there is nothing left to do.
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(_hear_and_tell, node, announced)
+        loop.call_soon_threadsafe(_handle_commit, node, events)
 
 
-def _hear_and_tell(node: "Node", announced: list[object]) -> None:
-    hear(node, announced)
-    if node.neighbours is not None:
-        node.neighbours.tell(announced)
+def _handle_commit(node: "Node", events: list[object]) -> None:
+    node.components.handle_commit_events(events)
+    if node.cluster is not None:
+        node.cluster.publish(events)
 
 
 class _Server(ListeningServer):
@@ -237,6 +217,6 @@ class _Server(ListeningServer):
         self._before_shutdown = before_shutdown
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Parked polls first: uvicorn would wait for them, and cut them off with a 500.
+        # Answer the parked polls first: uvicorn would wait for them, and end them with a 500.
         self._before_shutdown()
         await super().shutdown(sockets)

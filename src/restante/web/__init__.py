@@ -1,0 +1,1 @@
+"""Routes, access control, requests, responses and the ASGI application."""

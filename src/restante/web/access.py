@@ -1,116 +1,246 @@
-"""The gate: finds out who is calling, and lets them through or not. The only place where a route's access is decided.
+"""Access control: identifies the caller of a request and decides whether the route is open to it.
 
-A device shows a JWT, a collector or a client its token, a program an API key, all as `Authorization: Bearer …`; a
-person has a session cookie. None can be taken for another: clients' and collectors' tokens and API keys are known by
-their prefixes, everything else in that header is a device token.
+This is the only place that decides which routes a caller may use, and, with `identity.grants`, which resources of the
+route's area. A device sends a JWT, a collector or a client its token, a program an API
+key, all as `Authorization: Bearer …`; a person has a session cookie. On the routes of the older collector API, and only
+there, a collector may send its token as `X-Collector-Key`.
+
+Invariant: no credential passes for one of another kind. Tokens of clients and collectors and API keys have prefixes;
+every other value in that header is read as a device token.
 """
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-from restante.core.errors import NotAllowed, NotAuthenticated
+from restante.core.decoding import DIGITS
+from restante.core.errors import InsufficientScope, InvalidToken, NotAllowed, NotAuthenticated
 from restante.database.database import Database
-from restante.identity import api_keys, sessions
-from restante.identity.callers import Caller, ClientCaller, KeyHolder, Person, Role
-from restante.identity.client_tokens import ClientTokens
-from restante.identity.collector_tokens import CollectorTokens
-from restante.identity.device_tokens import DeviceTokens
-from restante.web.peer import Peers
+from restante.identity import api_keys
+from restante.identity.callers import ApiKeyCaller, Caller, ClientCaller, Person
+from restante.identity.clients import scopes
+from restante.identity.clients.client_tokens import ClientTokens
+from restante.identity.clients.collector_tokens import CollectorTokens
+from restante.identity.devices.device_tokens import DeviceTokens
+from restante.identity.grants import ALL_IDS, AllowedIds, Area, Role
+from restante.identity.people import sessions
+from restante.web.client_cert import ClientCertificates
 from restante.web.routes import Access
 
 SESSION_COOKIE = "restante_session"
-# Of which scopes a client's access token must have one.
-SCOPES_NEEDED = {
-    Access.client: ("eventpolling",),
-    Access.signals_read: ("ssf.read", "ssf.manage"),
-    Access.signals_manage: ("ssf.manage",),
+# Browsers accept this name over https only, for the whole host, and from that host itself: a page of another host under
+# the same domain, or a plain http page of the same host, cannot set it.
+SECURE_SESSION_COOKIE = "__Host-" + SESSION_COOKIE
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# A client's access token needs one of these scopes, unless the settings name others.
+SCOPES_NEEDED: dict[Access, tuple[str, ...]] = {
+    Access.client: scopes.POLLING_SCOPES,
+    Access.subscriber: scopes.SUBSCRIPTION_SCOPES,
+    Access.ssf_read: scopes.SSF_READ_SCOPES,
+    Access.ssf_manage: scopes.SSF_MANAGE_SCOPES,
 }
+ID_DIGITS_MAX = 19
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 ROLE_NEEDED = {
     Access.read: Role.viewer,
+    Access.own_read: Role.viewer,
     Access.operate: Role.operator,
     Access.approve: Role.approver,
+    Access.approve_in_person: Role.approver,
     Access.administer: Role.admin,
-    Access.oversee: Role.viewer,
-    Access.steer: Role.operator,
+    Access.manage_access: Role.admin,
+    Access.fleet_read: Role.viewer,
+    Access.fleet_operate: Role.operator,
 }
-# Routes that concern every user's devices: a person must be an admin there, whatever an API key needs.
-FLEET_WIDE = (Access.oversee, Access.steer)
+# Routes about every user's devices: a person must be an admin, whatever role an API key needs.
+FLEET_WIDE = (Access.fleet_read, Access.fleet_operate)
 
 
-class Gate:
+class Admission(NamedTuple):
+    """A caller that may use the route, and the resources of the route's area that are open to it."""
+
+    caller: Caller | None
+    allowed: AllowedIds = ALL_IDS
+
+
+_ADMITTED_TO_ALL = Admission(None)
+
+
+class SessionCookie:
+    """Scripts cannot read it, and browsers do not send it when another site posts to this server.
+
+    It is Secure if people use https. That is known from the request, or from the configured public URL: behind a proxy
+    that terminates TLS every request looks like plain http.
+    """
+
+    def __init__(self, public_url: str | None) -> None:
+        self._is_public_https = public_url is not None and urlsplit(public_url).scheme == "https"
+
+    def read(self, request: Request) -> str | None:
+        return request.cookies.get(self._name(request))
+
+    def issue(self, request: Request, token: str, lifetime_seconds: int) -> tuple[bytes, bytes]:
+        return self._header(request, token, lifetime_seconds)
+
+    def clear(self, request: Request) -> tuple[bytes, bytes]:
+        return self._header(request, "", 0)
+
+    def _is_https(self, request: Request) -> bool:
+        return self._is_public_https or request.scope["scheme"] == "https"
+
+    def _name(self, request: Request) -> str:
+        return SECURE_SESSION_COOKIE if self._is_https(request) else SESSION_COOKIE
+
+    def _header(self, request: Request, value: str, lifetime_seconds: int) -> tuple[bytes, bytes]:
+        secure = "; Secure" if self._is_https(request) else ""
+        attributes = f"Path=/; Max-Age={lifetime_seconds}; HttpOnly; SameSite=Lax{secure}"
+        return b"set-cookie", f"{self._name(request)}={value}; {attributes}".encode()
+
+
+class AccessControl:
     def __init__(
         self,
         database: Database,
         device_tokens: DeviceTokens,
         collector_tokens: CollectorTokens | None = None,
         client_tokens: ClientTokens | None = None,
-        peers: Peers | None = None,
+        client_certificates: ClientCertificates | None = None,
+        scopes_needed: Mapping[Access, tuple[str, ...]] = SCOPES_NEEDED,
+        public_url: str | None = None,
     ) -> None:
+        self.cookie = SessionCookie(public_url)
+        self._public_origin = None if public_url is None else _origin(public_url)
         self._database = database
         self._device_tokens = device_tokens
         self._collector_tokens = collector_tokens or CollectorTokens(database)
         self._client_tokens = client_tokens or ClientTokens(database)
-        self._peers = peers or Peers()
+        self._client_certificates = client_certificates or ClientCertificates()
+        self._scopes_needed = {**SCOPES_NEEDED, **scopes_needed}
 
-    async def admit(self, request: Request, access: Access) -> Caller | None:
-        """The caller, if the route is for them; NotAuthenticated or NotAllowed if not."""
+    async def admit(self, request: Request, access: Access, area: Area | None = None) -> Admission:
+        """Return the caller and the allowed resources, or raise NotAuthenticated or NotAllowed.
+
+        An open route has no caller. `area`: where a person or an API key needs the role.
+        """
         if access is Access.open:
-            return None
+            return _ADMITTED_TO_ALL
         if access is Access.device:
-            return await self._device_tokens.verify(bearer_token(request))
+            return Admission(await self._device_tokens.verify(bearer_token(request)))
         if access is Access.collector:
-            return await self._collector_tokens.verify(bearer_token(request))
-        if access in SCOPES_NEEDED:
-            return await self._client(request, SCOPES_NEEDED[access])
+            return Admission(await self._collector_tokens.verify(bearer_token(request)))
+        if access is Access.older_collector:
+            return Admission(await self._collector_tokens.verify(collector_key(request)))
+        if access in self._scopes_needed:
+            return Admission(await self._client(request, self._scopes_needed[access]))
         caller = await self._person_or_key(request)
         if access is Access.person:
             if not isinstance(caller, Person):
                 raise NotAllowed("this is for signed-in people, not for API keys")
-        else:
-            _check_role(access, caller)
-        self._check_owner(request, caller)
-        return caller
+            _check_owner(request, access, caller, Role.viewer, ALL_IDS)
+            return Admission(caller)
+        needed = _role_needed(access, caller)
+        allowed = ALL_IDS if access is Access.manage_access else caller.grants.allowed(area, needed)
+        if allowed is None or caller.role < needed:
+            raise _role_missing(caller, area, needed)
+        if access is Access.approve_in_person and not isinstance(caller, Person):
+            raise NotAllowed("approval needs a signed-in person: an API key cannot approve")
+        _check_owner(request, access, caller, needed, allowed)
+        return Admission(caller, allowed)
 
     async def person_of(self, request: Request) -> Person | None:
-        """The person signed in, if any: for pages that greet a stranger with a form instead of an error."""
-        token = request.cookies.get(SESSION_COOKIE)
+        """The signed-in person, or None: for pages that show a sign-in form instead of an error."""
+        token = self.cookie.read(request)
         return await self._database.read(sessions.find, token) if token else None
 
-    async def _client(self, request: Request, scopes: tuple[str, ...]) -> ClientCaller:
-        certificate = self._peers.of_request(request)
+    def refuse_foreign_origin(self, request: Request) -> None:
+        """Refuse requests from pages of another origin: the browser adds the cookie to their requests too.
+
+        The scheme counts: whoever controls the network can write plain http pages of this very host.
+        """
+        sent = request.headers.get("origin")
+        own = self._public_origin or _origin(f"{request.scope['scheme']}://{request.headers.get('host', '')}")
+        if sent is not None and (own is None or _origin(sent) != own):
+            raise NotAllowed("the request comes from a page of another origin")
+
+    async def operator_of(self, request: Request) -> Person:
+        """The signed-in person with the role operator for their own devices: for open routes that accept a session."""
+        person = await self.person_of(request)
+        if person is None:
+            raise NotAuthenticated("sign in first")
+        self.refuse_foreign_origin(request)
+        allowed = person.grants.allowed(Area.updates, Role.operator)
+        if allowed is None or person.user_id not in allowed:
+            raise _role_missing(person, Area.updates, Role.operator)
+        return person
+
+    async def _client(self, request: Request, needed: tuple[str, ...]) -> ClientCaller:
+        certificate = self._client_certificates.of_request(request)
         thumbprint = certificate.thumbprint if certificate else None
         caller = await self._client_tokens.verify(bearer_token(request), thumbprint)
-        if caller.scopes.isdisjoint(scopes):
-            raise NotAllowed(f"this needs an access token of scope {' or '.join(scopes)}")
+        if caller.scopes.isdisjoint(needed):
+            raise InsufficientScope(f"this needs an access token of scope {' or '.join(needed)}", needed)
         return caller
 
-    async def _person_or_key(self, request: Request) -> Person | KeyHolder:
+    async def _person_or_key(self, request: Request) -> Person | ApiKeyCaller:
         if "authorization" in request.headers:
             key = bearer_token(request)
             holder = await self._database.read(api_keys.find, key)
             if holder is None:
-                raise NotAuthenticated("the API key is not known or was revoked")
+                raise InvalidToken("the API key is not known, has expired or was revoked")
             return holder
         person = await self.person_of(request)
         if person is None:
             raise NotAuthenticated("sign in, or send an API key as Authorization: Bearer")
         if request.method not in SAFE_METHODS:
-            refuse_foreign_origin(request)
+            self.refuse_foreign_origin(request)
         return person
 
-    @staticmethod
-    def _check_owner(request: Request, caller: Caller) -> None:
-        user_id = request.path_params.get("user_id")
-        if user_id is not None and isinstance(caller, Person) and user_id != str(caller.user_id):
-            raise NotAllowed("these are another user's")
+
+def _role_needed(access: Access, caller: Person | ApiKeyCaller) -> Role:
+    is_fleet_wide = access in FLEET_WIDE and isinstance(caller, Person)
+    return Role.admin if is_fleet_wide else ROLE_NEEDED[access]
 
 
-def _check_role(access: Access, caller: Person | KeyHolder) -> None:
-    fleet_wide = access in FLEET_WIDE and isinstance(caller, Person)
-    needed = Role.admin if fleet_wide else ROLE_NEEDED[access]
-    if caller.role < needed:
-        raise NotAllowed(f"this needs the role {needed.name}; yours is {caller.role.name}")
+def _role_missing(caller: Person | ApiKeyCaller, area: Area | None, needed: Role) -> NotAllowed:
+    """The refusal of a caller without the role in the area; on a route of no area, for everything."""
+    role = caller.grants.role_in(area)
+    where = "everything" if area is None else area.value
+    if role is None:
+        message = f"this needs the role {needed.name} for {where}; yours is {', '.join(caller.grants.as_texts())}"
+    else:
+        message = f"this needs the role {needed.name}; yours is {role.name}"
+    return InsufficientScope(message, [needed.name]) if isinstance(caller, ApiKeyCaller) else NotAllowed(message)
+
+
+def _check_owner(
+    request: Request, access: Access, caller: Person | ApiKeyCaller, needed: Role, allowed: AllowedIds
+) -> None:
+    """Check that the request is about a user whose resources are open to the caller.
+
+    A person reaches their own, and those of users whom a grant names; the key of a user that user's own; a key without
+    a user those of every user in its scope.
+    """
+    user_id, own_id = request.path_params.get("user_id"), caller.user_id
+    if access is Access.own_read:
+        if own_id is None:
+            raise NotAllowed("this API key belongs to no user, so it has no resources of its own")
+        user_id = str(own_id) if user_id is None else user_id
+    if user_id is None:
+        if own_id is not None and isinstance(caller, ApiKeyCaller):
+            raise NotAllowed("this API key opens only its user's own resources")
+        return
+    is_named = isinstance(caller, Person) and caller.grants.names(Area.updates, needed, _number(user_id))
+    is_open = own_id is None or user_id == str(own_id) or is_named
+    if not is_open or not (allowed.are_all or _number(user_id) in allowed):
+        raise NotAllowed("these are another user's" if user_id != str(own_id) else "your grants do not include these")
+
+
+def _number(user_id: str) -> int:
+    """The id in a path; 0, which no user has, if it is none."""
+    return int(user_id) if DIGITS.fullmatch(user_id) and len(user_id) <= ID_DIGITS_MAX else 0
 
 
 def bearer_token(request: Request) -> str:
@@ -123,8 +253,24 @@ def bearer_token(request: Request) -> str:
     return token.strip()
 
 
-def refuse_foreign_origin(request: Request) -> None:
-    """A cookie is sent by the browser whoever asks it to: a page of another origin must not act with it."""
-    origin = request.headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
-        raise NotAllowed("the request comes from a page of another origin")
+def collector_key(request: Request) -> str:
+    """The token of an older collector: `X-Collector-Key`, or a bearer token. Some send both, which must be equal."""
+    values = request.headers.getlist("x-collector-key")
+    if not values:
+        return bearer_token(request)
+    if len(values) != 1 or not values[0].strip():
+        raise NotAuthenticated("one X-Collector-Key header with the collector's token is required")
+    key = values[0].strip()
+    if "authorization" in request.headers and bearer_token(request) != key:
+        raise NotAuthenticated("X-Collector-Key and Authorization have different tokens")
+    return key
+
+
+def _origin(url: str) -> tuple[str, str, int] | None:
+    """Scheme, host and port of a URL, as browsers compare them; None if it is no such URL."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _DEFAULT_PORTS[parts.scheme]
+    except (ValueError, KeyError):
+        return None
+    return (parts.scheme, parts.hostname, port) if parts.hostname else None

@@ -1,14 +1,15 @@
-"""The ASGI application: Starlette routes made from the route table.
+"""The ASGI application: Starlette routes built from the route declarations.
 
-Every request goes through the same steps: who is it (the gate), may they, is the body what the handler wants, the
-handler, its answer. Whatever is raised on the way becomes the protocol's error body in one place.
+    request ─▶ access control ─▶ decode the body ─▶ handler ─▶ response format ─▶ response
+                     └──────────────────┴─────────────┴─ an exception ─▶ error response
+
+Every request takes these steps, in this order. A handler never runs for a caller without access or with a bad body.
 """
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-import structlog
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -16,123 +17,112 @@ from starlette.routing import BaseRoute
 from starlette.routing import Route as StarletteRoute
 from starlette.types import Lifespan
 
-from restante.core.errors import NotFound, RestanteError, Unavailable
-from restante.database.errors import DatabaseUnavailable
-from restante.web.access import Gate
-from restante.web.answer import Answer, as_response
-from restante.web.ask import BODY_BYTES_MAX, Ask, decode_json, read_body, require_json
-from restante.web.routes import AnsweringShape, DescribedShape, Route, Shape
+from restante.core.decoding import decode_json
+from restante.core.errors import NotFound
+from restante.web.access import AccessControl
+from restante.web.error_responses import MethodNotAllowed, error_response
+from restante.web.request import ApiRequest, read_body, require_json
+from restante.web.response import ApiResponse, to_starlette
+from restante.web.routes import JsonFormat, ResponseFormat, Route
 
-log = structlog.get_logger()
-
-UNAVAILABLE_RETRY_SECONDS = 5
-
-
-class MethodNotAllowed(RestanteError):
-    """This path does not take this method."""
-
-    status = 405
-
-
-class InternalError(RestanteError):
-    """The server failed; the failure is logged and nothing was changed."""
-
+PREFIX_SEGMENTS_MAX = 4
 
 Observe = Callable[[Route, int, float], None]
 
 
 def build_application(
     routes: Iterable[Route],
-    gate: Gate,
-    default_shape: Shape,
+    access_control: AccessControl,
+    default_format: ResponseFormat,
     lifespan: Lifespan[Starlette] | None = None,
     observe: Observe = lambda _route, _status, _seconds: None,
-    body_bytes_max: int = BODY_BYTES_MAX,
+    *,
+    body_bytes_max: int,
 ) -> Starlette:
-    """The application; `observe` is told of each answer and how long it took."""
+    """Build the application. It calls `observe` with the route, the status and the duration of each response."""
     by_path: dict[str, dict[str, Route]] = {}
     for route in routes:
         if by_path.setdefault(route.path, {}).setdefault(route.method, route) is not route:
             raise ValueError(f"two routes for {route.method} {route.path}")
 
-    async def answer_to(route: Route, body_type: type[Any] | None, request: Request) -> Answer:
+    async def respond(route: Route, body_type: type[Any] | None, request: Request) -> ApiResponse:
         started = time.monotonic()
-        answer = await _answer(route, body_type, request, gate, body_bytes_max)
-        observe(route, answer.status, time.monotonic() - started)
-        return answer
+        response = await _respond(route, body_type, request, access_control, body_bytes_max)
+        observe(route, response.status, time.monotonic() - started)
+        return response
 
-    # Literal paths before those with parameters: `/devices/self` is not a device id.
+    # Literal paths come before paths with parameters: `/devices/self` is not a device id.
     ordered = sorted(by_path.items(), key=lambda item: [part.startswith("{") for part in item[0].split("/")])
     starlette_routes: list[BaseRoute] = [
-        # Without methods of its own Starlette leaves them all to the endpoint, whose refusal has the protocol's shape.
-        StarletteRoute(path, _endpoint(methods, answer_to), methods=[])
+        # Without a list of methods, Starlette passes every method to the endpoint, which refuses in the protocol's
+        # format.
+        StarletteRoute(path, _endpoint(methods, respond), methods=[])
         for path, methods in ordered
     ]
 
-    # Where there is nothing, the refusal is in the shape of the protocol whose paths begin the same.
-    described = (each for methods in by_path.values() for each in methods.values())
-    shapes = {_first_part(each.path): each.shape for each in described if isinstance(each.shape, DescribedShape)}
+    # An unknown path is refused in the format of the route whose path begins with the most of the same segments.
+    formats: dict[tuple[str, ...], ResponseFormat] = {}
+    for methods in by_path.values():
+        for route in methods.values():
+            if isinstance(route.response_format, JsonFormat):
+                for prefix in _prefixes(route.path):
+                    formats.setdefault(prefix, route.response_format)
 
-    async def no_such_path(request: Request, _error: Exception) -> Response:
-        shape = shapes.get(_first_part(request.scope["path"]), default_shape)
-        return _response(shape, request, shape.error(NotFound("there is nothing at this path")))
+    async def refuse_unknown_path(request: Request, _error: Exception) -> Response:
+        known = (formats[prefix] for prefix in _prefixes(request.scope["path"]) if prefix in formats)
+        response_format = next(known, default_format)
+        return _finish(response_format, request, response_format.error(NotFound("there is nothing at this path")))
 
-    application = Starlette(routes=starlette_routes, exception_handlers={404: no_such_path}, lifespan=lifespan)
-    # A path with a slash too many is an unknown path: a redirect would lead to whatever host the caller named.
+    application = Starlette(routes=starlette_routes, exception_handlers={404: refuse_unknown_path}, lifespan=lifespan)
+    # A path with an extra slash is an unknown path: a redirect would lead to any host that the caller names.
     application.router.redirect_slashes = False
     return application
 
 
-def _first_part(path: str) -> str:
-    return path.lstrip("/").partition("/")[0]
+def _prefixes(path: str) -> list[tuple[str, ...]]:
+    """The leading segments of a path, the longest first; at most four, so that a long path costs nothing."""
+    segments = path.lstrip("/").split("/", PREFIX_SEGMENTS_MAX)[:PREFIX_SEGMENTS_MAX]
+    return [tuple(segments[:count]) for count in range(len(segments), 0, -1)]
 
 
-AnswerTo = Callable[[Route, type[Any] | None, Request], Awaitable[Answer]]
+Respond = Callable[[Route, type[Any] | None, Request], Awaitable[ApiResponse]]
 
 
-def _endpoint(methods: dict[str, Route], answer_to: AnswerTo) -> Callable[[Request], Awaitable[Response]]:
-    any_route = next(iter(methods.values()))
+def _endpoint(methods: dict[str, Route], respond: Respond) -> Callable[[Request], Awaitable[Response]]:
+    response_format = next(iter(methods.values())).response_format
     body_types = {method: route.body_type for method, route in methods.items()}
     allowed = ", ".join(sorted({*methods, *({"HEAD"} if "GET" in methods else ())}))
 
     async def endpoint(request: Request) -> Response:
         route = methods.get("GET" if request.method == "HEAD" else request.method)
         if route is None:
-            refusal = any_route.shape.error(MethodNotAllowed(f"this path takes {allowed}"))
-            return _response(any_route.shape, request, refusal.with_headers((b"allow", allowed.encode())))
-        return _response(route.shape, request, await answer_to(route, body_types[route.method], request))
+            response = response_format.error(MethodNotAllowed(f"this path takes {allowed}"))
+            return _finish(response_format, request, response.with_headers((b"allow", allowed.encode())))
+        return _finish(route.response_format, request, await respond(route, body_types[route.method], request))
 
     return endpoint
 
 
-def _response(shape: Shape, request: Request, answer: Answer) -> Response:
-    return as_response(shape.in_answer_to(request, answer) if isinstance(shape, AnsweringShape) else answer)
+def _finish(response_format: ResponseFormat, request: Request, response: ApiResponse) -> Response:
+    return to_starlette(response_format.finalize(request, response))
 
 
-async def _answer(
-    route: Route, body_type: type[Any] | None, request: Request, gate: Gate, body_bytes_max: int
-) -> Answer:
+async def _respond(
+    route: Route, body_type: type[Any] | None, request: Request, access_control: AccessControl, body_bytes_max: int
+) -> ApiResponse:
     try:
-        caller = await gate.admit(request, route.access)
-        ask = Ask(request, caller)
+        caller, allowed = await access_control.admit(request, route.access, route.area)
+        api_request = ApiRequest(request, caller, allowed)
         if body_type is None:
-            result = await route.handler(ask)
+            result = await route.handler(api_request)
         else:
-            raw = ask.raw_body = await read_body(request, body_bytes_max)
-            is_left_out = route.body_optional and not raw
-            if not is_left_out:
+            raw = api_request.raw_body = await read_body(request, body_bytes_max)
+            is_omitted = route.body_optional and not raw
+            if not is_omitted:
                 require_json(request)
-            result = await route.handler(ask, decode_json(b"{}" if is_left_out else raw, body_type))
-        return result if isinstance(result, Answer) else route.shape.success(result, route.status)
-    except RestanteError as error:
-        return route.shape.error(error)
-    except DatabaseUnavailable as error:
-        log.error("database unavailable", path=route.path, error=str(error))
-        return route.shape.error(
-            Unavailable("the database cannot answer now", retry_after_seconds=UNAVAILABLE_RETRY_SECONDS)
-        )
+            result = await route.handler(api_request, decode_json(b"{}" if is_omitted else raw, body_type))
+        return result if isinstance(result, ApiResponse) else route.response_format.success(result, route.status)
     except ClientDisconnect:
-        return Answer(400)
-    except Exception:
-        log.exception("request failed", method=route.method, path=route.path)
-        return route.shape.error(InternalError())
+        return ApiResponse(400)
+    except Exception as error:
+        return error_response(route.response_format, error, method=route.method, path=route.path)

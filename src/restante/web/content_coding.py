@@ -1,6 +1,8 @@
-"""Request bodies that come compressed: `Content-Encoding: gzip`, bounded while they are unpacked.
+"""Compressed request bodies: `Content-Encoding: gzip`, with a limit on the decompressed size.
 
-A few hundred bytes can stand for gigabytes: no more than the bound is ever unpacked.
+A few hundred bytes can expand to gigabytes, so decompression stops at the limit. Collectors in the field send gzip as
+`application/octet-stream`, so `read_batch_body` accepts that type too: with `Content-Encoding: gzip`, or without it if
+the body begins as gzip does.
 """
 
 import asyncio
@@ -9,35 +11,40 @@ import zlib
 from starlette.requests import Request
 
 from restante.core.errors import BadInput, TooLarge, WrongMediaType
-from restante.web.ask import read_body, require_json
+from restante.web.request import media_type, read_body, require_json
 
 _GZIP = 16 + zlib.MAX_WBITS
-# The rest of the body is copied at each: thousands of empty ones would cost more than any content.
+_GZIP_START = b"\x1f\x8b"
+# Each member copies the rest of the body: thousands of empty members would cost more than any content.
 MEMBERS_MAX = 64
 
 
-async def read_json_body(request: Request, packed_bytes_max: int, bytes_max: int) -> bytes:
-    """The body of a JSON request, plain or packed; how large it may be as it is sent, and when it is unpacked."""
-    require_json(request)
-    body = await read_body(request, packed_bytes_max)
+async def read_batch_body(request: Request, sent_bytes_max: int, bytes_max: int) -> bytes:
+    """Read JSON, plain or compressed, within limits for its size as sent and decompressed."""
+    is_octets = media_type(request) == "application/octet-stream"
+    if not is_octets:
+        require_json(request)
+    body = await read_body(request, sent_bytes_max)
     encoding = ", ".join(request.headers.getlist("content-encoding"))
-    # Unpacking takes time that everybody else would wait for.
-    return await asyncio.to_thread(unpacked, body, encoding, bytes_max) if encoding else body
+    if not encoding and is_octets and body.startswith(_GZIP_START):
+        encoding = "gzip"
+    # Decompressing in the event loop would delay every other request.
+    return await asyncio.to_thread(decompress, body, encoding, bytes_max) if encoding else body
 
 
-def unpacked(body: bytes, encoding: str, bytes_max: int) -> bytes:
-    """The body as it was before it was encoded; BadInput where it is not so encoded, TooLarge beyond the bound."""
+def decompress(body: bytes, encoding: str, bytes_max: int) -> bytes:
+    """Return the decoded body; BadInput if the encoding is invalid, TooLarge beyond the limit."""
     match encoding.strip().lower():
         case "" | "identity":
             return body
         case "gzip" | "x-gzip":
-            return _gunzipped(body, bytes_max)
+            return _gunzip(body, bytes_max)
         case _:
-            raise WrongMediaType("the body's Content-Encoding must be gzip, or there must be none")
+            raise WrongMediaType("Content-Encoding must be gzip or absent")
 
 
-def _gunzipped(body: bytes, bytes_max: int) -> bytes:
-    """All members of the file, one after another, as the format allows."""
+def _gunzip(body: bytes, bytes_max: int) -> bytes:
+    """Decompress all members of the gzip file."""
     parts: list[bytes] = []
     left = bytes_max
     while body or not parts:
@@ -48,7 +55,7 @@ def _gunzipped(body: bytes, bytes_max: int) -> bytes:
             raise BadInput("body", "valid gzip") from None
         left -= len(part)
         if left < 0:
-            raise TooLarge(f"the body is larger than {bytes_max} bytes when unpacked")
+            raise TooLarge(f"the body is larger than {bytes_max} bytes when decompressed")
         if not member.eof:
             raise BadInput("body", "whole gzip")
         parts.append(part)

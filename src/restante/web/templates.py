@@ -1,6 +1,6 @@
-"""Pages made from templates. Every value in a page is escaped, and one that is missing is a fault.
+"""HTML pages from templates. Every value is escaped; a missing value raises an error.
 
-The library for it is loaded with the first page: few processes ever show one, and all would wait for it at their start.
+The template library is imported with the first page, because few processes render one and the import slows the start.
 """
 
 from functools import cached_property

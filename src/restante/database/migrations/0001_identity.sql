@@ -1,7 +1,8 @@
--- Who may call: people, their sessions, API keys; the keys tokens are signed with; how devices come by tokens.
--- All times are milliseconds since the epoch. Secrets are kept hashed (what callers show us) or sealed (what we use).
+-- Callers: people, their sessions, API keys; the keys that sign tokens; the tokens of devices. All times are
+-- milliseconds since the epoch. Secrets are hashed (those that callers present) or sealed (those that the server
+-- uses).
 
--- E-mails are kept in lower case, so that equal is equal on every engine.
+-- E-mail addresses are stored in lower case, so that comparisons are the same on every engine.
 CREATE TABLE users (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,
     email         TEXT NOT NULL UNIQUE,
@@ -28,7 +29,7 @@ CREATE TABLE api_keys (
     revoked_at INTEGER
 );
 
--- The newest key signs. One that was followed by another verifies until verifies_until.
+-- The newest key signs. An older key still verifies until verifies_until.
 CREATE TABLE signing_keys (
     id             INTEGER PRIMARY KEY AUTOINCREMENT,
     kid            TEXT NOT NULL UNIQUE,
@@ -37,8 +38,8 @@ CREATE TABLE signing_keys (
     verifies_until INTEGER
 );
 
--- A device asks, a person answers. The user code is worth nothing without a signed-in person, so it may be read here;
--- the device code is worth the approval, so it is hashed.
+-- A device requests access and a person approves it. The user code is useless without a signed-in person, so it is
+-- stored in plain text; the device code grants access after the approval, so it is hashed.
 CREATE TABLE device_codes (
     id               INTEGER PRIMARY KEY AUTOINCREMENT,
     device_code_hash BLOB NOT NULL UNIQUE,
@@ -65,7 +66,7 @@ CREATE TABLE registration_codes (
 );
 CREATE INDEX ix_registration_codes_expires ON registration_codes (expires_at);
 
--- One row a family, however often its token was exchanged; counter is its newest token's: see identity/refresh_tokens.py.
+-- One row per family of refresh tokens, however often the token was exchanged. counter is that of the newest token.
 CREATE TABLE refresh_families (
     family_hash BLOB PRIMARY KEY,
     counter     INTEGER NOT NULL,
@@ -80,7 +81,7 @@ CREATE TABLE refresh_families (
 CREATE INDEX ix_refresh_families_device ON refresh_families (device_id);
 CREATE INDEX ix_refresh_families_expires ON refresh_families (expires_at);
 
--- Raised by every change that takes away access. A process that sees it raised by another drops what it remembers.
+-- Increased by every change that revokes access. A process that sees an increase by another drops its caches.
 CREATE TABLE revisions (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL

@@ -1,11 +1,11 @@
--- The outbox that changes write their signals to, and the log that devices read.
+-- The outbox, to which changes write their signals, and the log, which devices read.
 
 CREATE TABLE device_update_outbox (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     device_id       INTEGER NOT NULL,
     event_kind      TEXT NOT NULL,
     payload         TEXT NOT NULL,
-    -- By OR: of a list of more than two SQLite makes a table, anew at every write.
+    -- OR instead of IN: for a list of more than two SQLite would build a table at every write.
     status          TEXT NOT NULL DEFAULT 'PENDING'
                     CHECK (status = 'PENDING' OR status = 'DELIVERED' OR status = 'FAILED'),
     attempts        INTEGER NOT NULL DEFAULT 0,
@@ -23,7 +23,7 @@ CREATE INDEX ix_device_update_outbox_claimed ON device_update_outbox (claimed_by
 CREATE INDEX ix_device_update_outbox_failed ON device_update_outbox (id) WHERE status = 'FAILED';
 CREATE INDEX ix_device_update_outbox_delivered ON device_update_outbox (delivered_at) WHERE status = 'DELIVERED';
 
--- One row a signal, under the position it was published at: read in key order, never rewritten.
+-- One row per signal, keyed by its position: read in key order, never updated.
 CREATE TABLE device_update_log (
     device_id INTEGER NOT NULL,
     ms        INTEGER NOT NULL,
@@ -33,10 +33,10 @@ CREATE TABLE device_update_log (
     ref       TEXT NOT NULL,
     PRIMARY KEY (device_id, ms, n)
 ) WITHOUT ROWID;
--- Clients discard a second signal with the same type and time: there is none.
+-- Clients discard a second signal with the same type and time, so there must be none.
 CREATE UNIQUE INDEX ix_device_update_log_type_ts ON device_update_log (device_id, type, ts_ms);
 
--- Where each device's log stands, so that "nothing new" and "trimmed" are arithmetic.
+-- The head of each device's log, so that "nothing new" and "trimmed" can be computed without reading the log.
 CREATE TABLE device_update_heads (
     device_id   INTEGER PRIMARY KEY,
     newest_ms   INTEGER NOT NULL,

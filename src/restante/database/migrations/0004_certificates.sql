@@ -1,5 +1,5 @@
--- What devices install: their install configs, the certificates and authorities made for them, and who has which.
--- Private keys and data keys lie here only sealed under the master key, or wrapped for the one device that may open them.
+-- What devices install: install configs, certificates, authorities, and their assignments to devices. Private keys
+-- and data keys are stored only sealed under the master key, or wrapped for the one device that may use them.
 
 CREATE TABLE device_install_configs (
     id                  INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -13,7 +13,7 @@ CREATE TABLE device_install_configs (
     updated_at          INTEGER NOT NULL
 );
 
--- Every version there ever was, the present one included: restoring copies an old one forward.
+-- All versions, the current one included. Restoring copies an old version to a new one.
 CREATE TABLE device_install_config_history (
     config_id           INTEGER NOT NULL REFERENCES device_install_configs (id),
     version             INTEGER NOT NULL,
@@ -65,8 +65,8 @@ CREATE TABLE acme_accounts (
 );
 CREATE INDEX ix_acme_accounts_user ON acme_accounts (user_id, id);
 
--- issue_number counts the issues of a certificate; each has its own private key and data key, so it also says which
--- data key a wrap was made of.
+-- issue_number counts the issues of a certificate. Each issue has its own private key and data key, so the number
+-- also identifies the data key of a wrap.
 CREATE TABLE cert_records (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     user_id         INTEGER NOT NULL REFERENCES users (id),
@@ -92,7 +92,7 @@ CREATE TABLE cert_records (
 CREATE INDEX ix_cert_records_user ON cert_records (user_id, id);
 CREATE INDEX ix_cert_records_account ON cert_records (acct_id);
 
--- enc_data_key is 48 zero bytes while the data key still has to be wrapped for the device.
+-- enc_data_key is 48 zero bytes until the data key is wrapped for the device.
 CREATE TABLE cert_record_devices (
     cert_record_id INTEGER NOT NULL REFERENCES cert_records (id),
     device_id      INTEGER NOT NULL REFERENCES user_devices (id),
@@ -103,5 +103,5 @@ CREATE TABLE cert_record_devices (
     PRIMARY KEY (cert_record_id, device_id)
 );
 CREATE INDEX ix_cert_record_devices_device ON cert_record_devices (device_id, cert_record_id);
--- All pending rows have the same enc_data_key: the worker finds them side by side.
+-- All pending rows have the same enc_data_key, so the worker finds them next to each other in the index.
 CREATE INDEX ix_cert_record_devices_enc_data_key ON cert_record_devices (enc_data_key, cert_record_id, device_id);

@@ -1,4 +1,4 @@
--- The rollout that is on, if one is: at most one row.
+-- The active rollout: at most one row.
 
 CREATE TABLE rollout (
     id               INTEGER PRIMARY KEY CHECK (id = 1),

@@ -1,4 +1,4 @@
--- Sites with their zones, collectors and miners; commands with their leases; what collectors report; the audit trail.
+-- Sites with their zones, collectors and miners; commands with their leases; reports of collectors; the audit trail.
 -- All times are milliseconds since the epoch.
 
 CREATE TABLE edge_sites (
@@ -17,7 +17,8 @@ CREATE TABLE edge_zones (
 );
 CREATE UNIQUE INDEX ix_edge_zones_default ON edge_zones (site_id) WHERE is_default = 1;
 
--- Collectors. The token is kept hashed; both secrets are sealed under the master key, the older one valid for a while.
+-- Collectors. The token is hashed; both secrets are sealed under the master key. The older secret stays valid for a
+-- time.
 CREATE TABLE edge_devices (
     id                    INTEGER PRIMARY KEY AUTOINCREMENT,
     site_id               INTEGER NOT NULL REFERENCES edge_sites (id),
@@ -51,9 +52,9 @@ CREATE TABLE miner_commands (
     command_type      TEXT NOT NULL,
     params            TEXT NOT NULL,
     priority          INTEGER NOT NULL DEFAULT 0,
-    -- created_at less what the priority is worth: one static number that orders by priority, then age, with ageing.
+    -- created_at minus a bonus for the priority: one constant number that orders by priority and age.
     rank              INTEGER NOT NULL,
-    -- By OR: of a list of more than two SQLite makes a table, anew at every write.
+    -- OR instead of IN: for a list of more than two SQLite would build a table at every write.
     status            TEXT NOT NULL CHECK (status = 'dispatched' OR status = 'succeeded' OR status = 'pending'
                                            OR status = 'running' OR status = 'failed' OR status = 'expired'
                                            OR status = 'cancelled' OR status = 'pending_approval'),
@@ -64,7 +65,7 @@ CREATE TABLE miner_commands (
     approved_by       TEXT,
     approved_at       INTEGER,
     rule_id           INTEGER,
-    -- The lease. attempt is the fencing number, raised at each dispatch; nonce and signed_at belong to the attempt.
+    -- The lease. attempt is the fencing token, increased at each dispatch; nonce and signed_at belong to the attempt.
     lease_owner       INTEGER REFERENCES edge_devices (id),
     lease_until       INTEGER,
     dispatched_at     INTEGER,
@@ -74,9 +75,9 @@ CREATE TABLE miner_commands (
     retry_count       INTEGER NOT NULL DEFAULT 0,
     max_retries       INTEGER NOT NULL,
     retry_backoff_sec INTEGER NOT NULL,
-    -- NULL: may be handed out now. Set: waits for its back-off or deferral.
+    -- NULL: may be dispatched now. Otherwise it waits for its back-off or deferral.
     next_attempt_at   INTEGER,
-    -- The last ACK, of the present attempt or of the one that ended the command.
+    -- The last ACK, of the current attempt or of the one that ended the command.
     ack_hash          TEXT,
     ack_attempt       INTEGER,
     acked_at          INTEGER,
@@ -88,29 +89,30 @@ CREATE TABLE miner_commands (
     superseded_by     TEXT,
     finished_at       INTEGER
 );
--- What can be handed out now, by site and type, in the order it is handed out.
+-- Commands that can be dispatched now, by site and type, in the order of dispatch.
 CREATE INDEX ix_miner_commands_ready ON miner_commands (site_id, command_type, rank, id)
     WHERE status = 'pending' AND next_attempt_at IS NULL;
 -- The same for a collector that serves one zone.
 CREATE INDEX ix_miner_commands_ready_zone ON miner_commands (zone_id, command_type, rank, id)
     WHERE status = 'pending' AND next_attempt_at IS NULL;
--- What becomes ready, runs out of its lease, or expires, by the moment it does.
+-- Commands that become ready, lose their lease, or expire, by due time.
 CREATE INDEX ix_miner_commands_delayed ON miner_commands (site_id, next_attempt_at)
     WHERE status = 'pending' AND next_attempt_at IS NOT NULL;
 CREATE INDEX ix_miner_commands_leased ON miner_commands (site_id, lease_until) WHERE status IN ('dispatched', 'running');
--- Not by status: handing out and taking back would move entries that stay where they are.
+-- Without the status: otherwise every dispatch and every lost lease would move an index entry.
 CREATE INDEX ix_miner_commands_expiring ON miner_commands (site_id, expires_at) WHERE finished_at IS NULL;
 CREATE INDEX ix_miner_commands_site ON miner_commands (site_id, id);
 CREATE INDEX ix_miner_commands_miner ON miner_commands (miner_id, id) WHERE miner_id IS NOT NULL;
 CREATE UNIQUE INDEX ix_miner_commands_dedupe_active ON miner_commands (dedupe_key)
     WHERE status IN ('pending', 'dispatched', 'running') AND dedupe_key IS NOT NULL;
 
--- Commands that wait for approval are not active yet: they have a key of their own, so that a rule cannot pile them up.
+-- Commands that wait for approval are not active yet. They have their own unique key, so that a rule creates only
+-- one.
 CREATE UNIQUE INDEX ix_miner_commands_dedupe_waiting ON miner_commands (dedupe_key)
     WHERE status = 'pending_approval' AND dedupe_key IS NOT NULL;
 
--- One row a hand-out, for as long as its type's rate window: the sliding windows are counted here. n counts a type's
--- hand-outs at a site, and neither n nor dispatched_at ever goes back, so two seeks count any window.
+-- One row per dispatch, kept for the rate window of its type: the sliding windows are counted here. n counts the
+-- dispatches of a type at a site. Neither n nor dispatched_at ever decreases, so two index lookups count any window.
 CREATE TABLE command_dispatches (
     site_id       INTEGER NOT NULL,
     command_type  TEXT NOT NULL,
@@ -150,15 +152,15 @@ CREATE TABLE automation_rules (
 );
 CREATE INDEX ix_automation_rules_site ON automation_rules (site_id, id);
 
--- A number that is another after every change of a site's rules or of where they stand: a process that keeps both in
--- memory compares it, in the transaction it works in, and reads anew what is not the same any more.
+-- A number that changes with every change of a site's rules or of their state. A process that caches both compares it
+-- in its transaction, and reads them again if it has changed.
 CREATE TABLE rule_revisions (
     site_id  INTEGER PRIMARY KEY REFERENCES edge_sites (id),
     revision INTEGER NOT NULL
 );
 
--- Where each rule stands with each miner: since when the condition holds (record time), when it last fired, what came
--- of it, and before when it does not fire again.
+-- The state of each rule for each miner: since when its condition holds (record time), when it last fired, with which
+-- result, and until when it does not fire again.
 CREATE TABLE rule_states (
     rule_id         INTEGER NOT NULL REFERENCES automation_rules (id) ON DELETE CASCADE,
     miner_id        INTEGER NOT NULL,
@@ -170,8 +172,8 @@ CREATE TABLE rule_states (
     PRIMARY KEY (rule_id, miner_id)
 ) WITHOUT ROWID;
 
--- The newest record of each miner with its slot in the ring of the miner's history, and how many were taken so far,
--- which says where the next one goes.
+-- The newest record of each miner, its slot in the ring buffer of the miner's history, and the number of records so
+-- far, which determines the next slot.
 CREATE TABLE telemetry_latest (
     miner_id    INTEGER PRIMARY KEY,
     ts          INTEGER NOT NULL,
@@ -181,8 +183,8 @@ CREATE TABLE telemetry_latest (
     record      TEXT NOT NULL
 );
 
--- A ring of records for each miner. By slot first: the records of a batch, one of each miner, then lie side by side,
--- on a twentieth of the pages that they would touch if each miner's records did.
+-- A ring buffer of records for each miner. The key begins with the slot: the records of a batch, one per miner, are
+-- then next to each other, on a twentieth of the pages that a key beginning with the miner would need.
 CREATE TABLE telemetry_history (
     slot     INTEGER NOT NULL,
     miner_id INTEGER NOT NULL,
@@ -206,8 +208,8 @@ CREATE TABLE safety_events (
 );
 CREATE INDEX ix_safety_events_site ON safety_events (site_id, id);
 
--- The audit trail: a chain of keyed hashes for each site (0: what belongs to no site), with signed checkpoints.
--- The id is the order of writing over all chains, for lists in pages; it is not part of what is hashed.
+-- The audit trail: a chain of keyed hashes for each site (0: entries of no site), with signed checkpoints.
+-- The id is the order of writing over all chains, for paging; it is not hashed.
 CREATE TABLE command_audit (
     id         INTEGER PRIMARY KEY,
     chain      INTEGER NOT NULL,

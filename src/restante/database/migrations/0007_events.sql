@@ -1,8 +1,9 @@
--- Event polling: clients and their access tokens, the keys event tokens are signed with, the inbox of each client.
--- All times are milliseconds since the epoch. Secrets are kept hashed (what callers show us) or sealed (what we use).
+-- Event polling: clients and their access tokens, the keys that sign event tokens, the inbox of each client. All
+-- times are milliseconds since the epoch. Secrets are hashed (those that callers present) or sealed (those that the
+-- server uses).
 
--- Who polls: third parties of a bank, receivers of shared signals. A suspended client is refused everywhere and its
--- events are kept.
+-- Clients: third parties of a bank, receivers of Shared Signals. A suspended client is refused everywhere; its events
+-- are kept.
 CREATE TABLE event_clients (
     id                         INTEGER PRIMARY KEY AUTOINCREMENT,
     client_id                  TEXT NOT NULL UNIQUE,
@@ -19,7 +20,7 @@ CREATE TABLE event_clients (
     last_poll_at               INTEGER
 );
 
--- Access tokens we gave out. A token bound to a certificate is good only together with it.
+-- Issued access tokens. A token that is bound to a certificate is valid only together with it.
 CREATE TABLE client_access_tokens (
     token_hash BLOB PRIMARY KEY,
     client     INTEGER NOT NULL REFERENCES event_clients (id),
@@ -31,9 +32,9 @@ CREATE TABLE client_access_tokens (
 CREATE INDEX ix_client_access_tokens_client ON client_access_tokens (client);
 CREATE INDEX ix_client_access_tokens_expires ON client_access_tokens (expires_at);
 
--- The keys event tokens are signed with. Of each algorithm the newest whose time has come (signs_from) signs: a key is
--- published before it signs. One that was followed by another is published until published_until, and longer if
--- tokens it signed are still to be fetched; a withdrawn one no more.
+-- The keys that sign event tokens. For each algorithm the newest key whose signs_from has passed signs: a key is
+-- published before it signs. A replaced key stays published until published_until, and longer while tokens signed
+-- with it are undelivered; a withdrawn key is not published.
 CREATE TABLE event_signing_keys (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     kid             TEXT NOT NULL UNIQUE,
@@ -47,7 +48,8 @@ CREATE TABLE event_signing_keys (
 );
 CREATE INDEX ix_event_signing_keys_alg ON event_signing_keys (alg, id);
 
--- Which rows of the inbox somebody is going to sign, so that several nodes share the work. Says nothing about who may.
+-- Leases on inbox rows to be signed, so that several nodes share the work. They are hints: they do not exclude
+-- others.
 CREATE TABLE event_signing_claims (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,
     first_id      INTEGER NOT NULL,
@@ -55,8 +57,8 @@ CREATE TABLE event_signing_claims (
     claimed_until INTEGER NOT NULL
 );
 
--- One row an event and client, in the order of publishing: how it stands, and nothing large, because what is delivered
--- and acknowledged most is changed most. A jti is never used again.
+-- One row per event and client, in the order of publishing. It holds the state and nothing large, because delivery
+-- and acknowledgement update it. A jti is never used again.
 --   unsigned ─▶ ready ─▶ acknowledged ─▶ evicted
 --                 └────▶ errored ─▶ ready (released) | acknowledged | dropped ─▶ evicted
 CREATE TABLE event_inbox (
@@ -65,27 +67,27 @@ CREATE TABLE event_inbox (
     jti             TEXT NOT NULL UNIQUE,
     txn             TEXT NOT NULL,
     event_types     TEXT NOT NULL,
-    -- By OR: of a list of more than two SQLite makes a table, anew at every write.
+    -- OR instead of IN: for a list of more than two SQLite would build a table at every write.
     status          TEXT NOT NULL CHECK (status = 'unsigned' OR status = 'ready' OR status = 'acknowledged'
                                          OR status = 'errored' OR status = 'dropped'),
     profile         TEXT NOT NULL CHECK (profile IN ('open-banking', 'shared-signals')),
     stream          INTEGER,
     kid             TEXT,
     created_at      INTEGER NOT NULL,
-    -- With a delivery window, not handed out again before then.
+    -- With a delivery window: not delivered again before this time.
     visible_at      INTEGER NOT NULL DEFAULT 0,
-    -- When it was acknowledged or dropped: from then on its retention counts.
+    -- When it was acknowledged or dropped: its retention begins then.
     finished_at     INTEGER,
     errored_at      INTEGER,
     err             TEXT,
     err_description TEXT,
-    -- Real Time Notification: when to try next (NULL: not to be pushed, or no more), how often it was tried, and
-    -- what came of the last time.
+    -- Real Time Notification: the time of the next attempt (NULL: none), the number of attempts, and the result of
+    -- the last one.
     push_at         INTEGER,
     push_attempts   INTEGER NOT NULL DEFAULT 0,
     push_problem    TEXT
 );
--- All that choosing looks at is in the index, so that a poll reads neighbours, however many other clients there are.
+-- A covering index for polls: a poll reads adjacent entries, however many other clients there are.
 CREATE INDEX ix_event_inbox_open ON event_inbox (client, profile, id, status, visible_at)
     WHERE status IN ('unsigned', 'ready');
 CREATE INDEX ix_event_inbox_unsigned ON event_inbox (id) WHERE status = 'unsigned';
@@ -94,16 +96,17 @@ CREATE INDEX ix_event_inbox_finished ON event_inbox (finished_at) WHERE finished
 CREATE INDEX ix_event_inbox_push ON event_inbox (client, profile, id) WHERE status = 'ready' AND push_at IS NOT NULL;
 CREATE INDEX ix_event_inbox_push_at ON event_inbox (push_at) WHERE status = 'ready' AND push_at IS NOT NULL;
 
--- The claims while an event is unsigned, then its token, whose bytes never change. The place is client * 2^40 + id of
--- the inbox: a client's texts lie side by side, and a change of state does not move a thousand bytes about.
+-- The token claims of an unsigned event, then its token, whose bytes never change. place is client * 2^40 + the inbox
+-- id: the texts of a client are adjacent, and a change of state does not rewrite a thousand bytes.
 CREATE TABLE event_texts (
     place INTEGER PRIMARY KEY,
     jti   TEXT NOT NULL,
     text  TEXT NOT NULL
 );
 
--- Each poll that handed out something for the first time, with the last of it. Events are handed out oldest first, so
--- everything up to there has been sent: when first, says the earliest row that reaches it.
+-- Each poll that delivered events for the first time, with the last of them. Events are delivered oldest first, so
+-- all events up to that one have been sent; the earliest row that reaches an event gives the time of its first
+-- delivery.
 CREATE TABLE event_hand_outs (
     client  INTEGER NOT NULL REFERENCES event_clients (id),
     profile TEXT NOT NULL,
@@ -113,7 +116,7 @@ CREATE TABLE event_hand_outs (
 ) WITHOUT ROWID;
 CREATE INDEX ix_event_hand_outs_sent ON event_hand_outs (sent_at);
 
--- What a client asked for itself. Without a row it is sent events of all types, by polling.
+-- The subscription of a client. A client without a row gets events of all types, by polling.
 CREATE TABLE event_subscriptions (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
     public_id    TEXT NOT NULL UNIQUE,
@@ -125,10 +128,9 @@ CREATE TABLE event_subscriptions (
     updated_at   INTEGER NOT NULL
 );
 
--- Where a client has its events pushed to, one receiver for each of the two profiles. A process that pushes claims the
--- receiver for as long as its lease: its events go one at a time, oldest first, whichever process it is. After failures
--- in a row the receiver as a whole waits until retry_at. A receiver that is held is sent events up to open_through and
--- nothing beyond.
+-- The receivers to which the events of a client are pushed, one for each of the two profiles. A process acquires a
+-- lease on a receiver to push to it: events are sent one at a time, oldest first, by one process. After consecutive
+-- failures the whole receiver waits until retry_at. A held receiver gets events up to open_through only.
 CREATE TABLE event_receivers (
     client               INTEGER NOT NULL REFERENCES event_clients (id),
     profile              TEXT NOT NULL CHECK (profile IN ('open-banking', 'shared-signals')),
@@ -145,8 +147,9 @@ CREATE TABLE event_receivers (
     PRIMARY KEY (client, profile)
 ) WITHOUT ROWID;
 
--- A receiver's stream of shared signals. A paused one keeps what is published, a disabled one is sent nothing. Where we
--- stopped it ourselves, what was left until then is still handed out, and the event that says so: up to open_through.
+-- The Shared Signals stream of a receiver. A paused stream keeps new events; a disabled stream gets none. If the
+-- server stopped the stream, the events until then and the event about the stop are still delivered: up to
+-- open_through.
 CREATE TABLE event_streams (
     id               INTEGER PRIMARY KEY AUTOINCREMENT,
     public_id        TEXT NOT NULL UNIQUE,

@@ -1,6 +1,6 @@
--- Access to event polling: assertions that were used, and what operators did to clients.
+-- Access to event polling: used assertions, and actions of operators on clients.
 
--- Assertions (private_key_jwt) that were accepted: each counts once. Kept until they would be refused as expired.
+-- Accepted assertions (private_key_jwt), each usable once. Kept until they would be refused as expired.
 CREATE TABLE client_assertions (
     client     INTEGER NOT NULL REFERENCES event_clients (id),
     jti_hash   BLOB NOT NULL,
@@ -9,7 +9,7 @@ CREATE TABLE client_assertions (
 ) WITHOUT ROWID;
 CREATE INDEX ix_client_assertions_expires ON client_assertions (expires_at);
 
--- Who did what to the clients of event polling, in the order it was done. Rows are added and never changed.
+-- Actions on clients of event polling, in their order. Rows are added and never changed.
 CREATE TABLE event_audit (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     at        INTEGER NOT NULL,

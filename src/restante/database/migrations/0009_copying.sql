@@ -1,4 +1,4 @@
--- Where a copy into this database stands; a row for each table, and none when no copy is under way.
+-- The progress of a copy into this database: a row for each table; no rows if no copy is unfinished.
 CREATE TABLE copy_progress (
     table_name TEXT PRIMARY KEY,
     last_key   TEXT,

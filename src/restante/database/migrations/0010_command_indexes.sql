@@ -1,10 +1,10 @@
--- What handing out and taking ACKs costs is, for a good part, keeping indexes: of those that every one of them touches,
--- fewer and cheaper ones.
+-- A good part of the cost of dispatches and ACKs is index maintenance: this leaves fewer and cheaper indexes for them
+-- to update.
 
--- A zone is of one site, so what a site can hand out is what its zones can: one index serves both.
+-- A zone belongs to one site, so one index by zone serves both sites and zones.
 DROP INDEX ix_miner_commands_ready;
 
--- Most commands have no dedupe key: that is tested first, and of those the state is not looked at.
+-- Most commands have no dedupe key. That is tested first, so that their state is not.
 DROP INDEX ix_miner_commands_dedupe_active;
 CREATE UNIQUE INDEX ix_miner_commands_dedupe_active ON miner_commands (dedupe_key)
     WHERE dedupe_key IS NOT NULL AND status IN ('pending', 'dispatched', 'running');

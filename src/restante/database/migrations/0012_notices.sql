@@ -1,8 +1,8 @@
--- What a commit tells the other nodes, kept for the minute in which one of them may have missed it. Of use where several
--- nodes share a database. Nothing is lost with it: whoever loses the connection to the database reads everything again.
+-- Messages of commits to the other nodes that share the database, kept for a minute for nodes that have missed them.
+-- They may be lost in a crash: a node that loses its connection to the database reads everything again.
 
 CREATE /* UNLOGGED */ TABLE notices (
-    -- The transaction that kept it: there is one for each.
+    -- The id of the transaction that stored it: at most one message per transaction.
     commit_id INTEGER NOT NULL,
     node      TEXT NOT NULL,
     kept_at   INTEGER NOT NULL,

@@ -1,9 +1,9 @@
--- Clients take turns in having their events signed, so their unsigned rows are found client by client.
+-- Signing is shared fairly between clients, so unsigned rows are found client by client.
 DROP INDEX ix_event_inbox_unsigned;
 CREATE INDEX ix_event_inbox_unsigned ON event_inbox (client, id) WHERE status = 'unsigned';
 
--- Which rows of the inbox somebody is going to sign, so that several nodes share the work: of each client in a batch
--- the rows from the first to the last. Says nothing about who may.
+-- Leases on inbox rows to be signed, so that several nodes share the work: for each client of a batch the rows from
+-- the first to the last. They are hints: they do not exclude others.
 DROP TABLE event_signing_claims;
 CREATE TABLE event_signing_claims (
     client        INTEGER NOT NULL,

@@ -1,8 +1,8 @@
--- While somebody's transaction is open, PostgreSQL keeps every version of every row that was changed since, and whoever
--- looks for a row steps over all of them. What each claim and ACK changes must not be looked for among its own past.
+-- While any transaction is open, PostgreSQL keeps all versions of the rows changed since, and index scans step over
+-- them. Rows that every claim and ACK changes must therefore not be searched for among their own old versions.
 
--- A checkpoint stands in a row of its own for each part of its chain, of which there is only ever the newest: it is
--- found from the end, where no older versions lie.
+-- Each part of a chain has its own checkpoint row, so that the newest checkpoint is found from the end, where there
+-- are no old versions.
 CREATE TABLE kept_checkpoints AS SELECT chain, n, hash, at, signature FROM audit_checkpoints;
 DROP TABLE audit_checkpoints;
 CREATE TABLE audit_checkpoints (
@@ -18,15 +18,16 @@ INSERT INTO audit_checkpoints (chain, part, n, hash, at, signature)
 SELECT chain, n / 64, n, hash, at, signature FROM kept_checkpoints;
 DROP TABLE kept_checkpoints;
 
--- Before which moment nothing at a site is due: no command expires, runs out of its lease or becomes ready. NULL: nothing
--- ever is. Seldom written, as it may be sooner than the first that is: it then is when to look.
+-- The time before which nothing is due at a site: no command expires, loses its lease or becomes ready. NULL: nothing
+-- is due. It may be earlier than the first due time, which only causes one more check, so it is seldom updated.
 CREATE TABLE site_quiet (
     site_id     INTEGER PRIMARY KEY,
     quiet_until INTEGER
 );
 
--- Below which rank nothing of a type in a zone can be handed out, so that nobody looks there, where all that was handed
--- out has left its entries; and the highest that this ever was. SQLite has no such entries, and keeps no marks.
+-- Watermarks: no command of a type in a zone can be dispatched below this rank, so that claims do not scan the old
+-- index entries of dispatched commands there; and the highest value so far. SQLite has no such entries and needs no
+-- watermark.
 CREATE TABLE ready_marks (
     zone_id      INTEGER NOT NULL,
     command_type TEXT NOT NULL,
@@ -34,7 +35,8 @@ CREATE TABLE ready_marks (
     frontier     INTEGER NOT NULL,
     PRIMARY KEY (zone_id, command_type)
 );
--- Whoever makes a command ready, by whatever statement, lowers the mark to it: a command below its mark is never found.
+-- Every statement that makes a command ready lowers the watermark to it: a command below its watermark is never
+-- found.
 /* POSTGRES
 CREATE FUNCTION lower_ready_mark() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- States are checked at every write. SQLite is quick with a chain of OR, of which PostgreSQL reads every link anew each
--- time: there the same is said as a list.
+-- States are checked at every write. SQLite is fast with a chain of OR, which is slow on PostgreSQL: there the same
+-- check uses a list.
 /* POSTGRES
 ALTER TABLE miner_commands DROP CONSTRAINT miner_commands_status_check;
 ALTER TABLE miner_commands ADD CONSTRAINT miner_commands_status_check CHECK

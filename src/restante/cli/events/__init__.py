@@ -1,0 +1,1 @@
+"""The command groups for event polling."""

@@ -1,0 +1,1 @@
+"""The command groups for devices, people and keys."""

@@ -1,0 +1,1 @@
+"""Accepting ACKs from collectors."""

@@ -1,0 +1,1 @@
+"""The hash-chained audit trail of each site: write, list, export, verify."""

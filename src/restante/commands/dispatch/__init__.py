@@ -1,0 +1,1 @@
+"""Handing commands to collectors: claims, leases, rate limits and signatures."""

@@ -1,0 +1,44 @@
+-- name: window_ends
+-- The newest dispatch of a type at each site, and the oldest within the window, if there are any.
+SELECT site.value,
+    (SELECT d.n FROM command_dispatches AS d
+     WHERE d.site_id = site.value AND d.command_type = :command_type AND d.dispatched_at <= :ahead
+     ORDER BY d.dispatched_at DESC, d.n DESC LIMIT 1) AS newest_n,
+    (SELECT d.dispatched_at FROM command_dispatches AS d
+     WHERE d.site_id = site.value AND d.command_type = :command_type AND d.dispatched_at <= :ahead
+     ORDER BY d.dispatched_at DESC, d.n DESC LIMIT 1) AS newest_at,
+    (SELECT d.n FROM command_dispatches AS d
+     WHERE d.site_id = site.value AND d.command_type = :command_type
+        AND d.dispatched_at > :past AND d.dispatched_at <= :ahead
+     ORDER BY d.dispatched_at, d.n LIMIT 1) AS oldest_n,
+    (SELECT d.dispatched_at FROM command_dispatches AS d
+     WHERE d.site_id = site.value AND d.command_type = :command_type
+        AND d.dispatched_at > :past AND d.dispatched_at <= :ahead
+     ORDER BY d.dispatched_at, d.n LIMIT 1) AS oldest_at
+FROM json_each(:sites) AS site
+
+-- name: window_ends@postgres
+-- With LATERAL, PostgreSQL reads both columns by one seek.
+SELECT site.value, newest.n, newest.dispatched_at, oldest.n, oldest.dispatched_at
+FROM json_each(:sites) AS site
+LEFT JOIN LATERAL (
+    SELECT d.n, d.dispatched_at FROM command_dispatches AS d
+    WHERE d.site_id = site.value AND d.command_type = :command_type AND d.dispatched_at <= :ahead
+    ORDER BY d.dispatched_at DESC, d.n DESC LIMIT 1
+) AS newest ON TRUE
+LEFT JOIN LATERAL (
+    SELECT d.n, d.dispatched_at FROM command_dispatches AS d
+    WHERE d.site_id = site.value AND d.command_type = :command_type
+        AND d.dispatched_at > :past AND d.dispatched_at <= :ahead
+    ORDER BY d.dispatched_at, d.n LIMIT 1
+) AS oldest ON TRUE
+
+-- name: insert_dispatch
+-- Counts one dispatch.
+INSERT INTO command_dispatches (site_id, command_type, dispatched_at, n)
+VALUES (:site_id, :command_type, :dispatched_at, :n)
+
+-- name: prune
+-- Deletes dispatches that left their window, and those that a fast clock put into the future.
+DELETE FROM command_dispatches
+WHERE site_id = :site_id AND command_type = :command_type AND (dispatched_at <= :past OR dispatched_at > :ahead)

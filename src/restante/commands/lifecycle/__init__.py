@@ -1,0 +1,1 @@
+"""Creating, approving, cancelling, listing and explaining commands."""

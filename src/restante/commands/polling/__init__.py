@@ -1,0 +1,1 @@
+"""The collectors' long poll, and waking it across nodes."""

@@ -1,0 +1,1 @@
+"""Automation rules that turn telemetry into commands."""

@@ -1,0 +1,1 @@
+"""Sites, zones, miners and collectors: the inventory that commands refer to."""

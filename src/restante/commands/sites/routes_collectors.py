@@ -1,0 +1,186 @@
+"""Routes for collectors: add, list, rotate, revoke. Tokens and secrets are shown once; the audit trail records it."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from restante.commands.audit.audit_trail import AuditTrail
+from restante.commands.body_ids import BodyWithIds, Id
+from restante.commands.response_format import RESPONSE_FORMAT
+from restante.commands.sites import collectors, site_scope, sites
+from restante.commands.sites.collectors import Collector, NewCollector, SecretBox
+from restante.core.decoding import INT64_MAX
+from restante.core.iso_time import iso, iso_or_none
+from restante.database.connection import Connection
+from restante.database.database import Database
+from restante.database.paging import Page, page_of_items
+from restante.identity.grants import Area
+from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.request import ApiRequest
+from restante.web.routes import Access, Query, Route, RouteGroup, RouteOptions
+
+TAG = "edge collectors"
+PATH = "/api/edge/v1/admin/devices"
+OVERLAP_MAX_SECONDS = 30 * 86_400
+
+Overlap = Annotated[int, Meta(ge=0, le=OVERLAP_MAX_SECONDS)]
+_BY_SITE = (
+    *PAGE_QUERY,
+    Query("site_id", "only items of this site", {"type": "integer", "minimum": 1, "maximum": INT64_MAX}),
+)
+
+
+class CollectorBody(BodyWithIds, frozen=True, forbid_unknown_fields=True):
+    """Without a zone the collector serves the whole site."""
+
+    id_fields = ("site_id", "zone_id")
+
+    site_id: Id
+    device_name: Annotated[str, Meta(min_length=1, max_length=sites.NAME_CHARACTERS_MAX)]
+    zone_id: Id | None = None
+
+
+class RotationBody(msgspec.Struct, forbid_unknown_fields=True):
+    """`what`: the credentials to replace. `overlap_sec`: how long the old secret still verifies ACKs; an old token ends
+    at once."""
+
+    what: Literal["both", "token", "hmac_secret"] = "both"
+    overlap_sec: Overlap | None = None
+
+
+class CollectorView(msgspec.Struct, frozen=True):
+    id: int
+    site_id: int
+    zone_id: int | None
+    device_name: str
+    status: Literal["active", "revoked"]
+    created_at: str
+    last_seen_at: str | None
+    revoked_at: str | None
+    old_secret_until: str | None
+
+
+class NewCollectorView(msgspec.Struct, frozen=True):
+    """`token` and `hmac_secret` are shown only in this response."""
+
+    id: int
+    token: str
+    hmac_secret: str
+    site_id: int
+    zone_id: int | None
+    device_name: str
+
+
+class RotationResult(msgspec.Struct, frozen=True):
+    """The new credentials, shown only in this response; None if not replaced."""
+
+    id: int
+    token: str | None
+    hmac_secret: str | None
+    old_secret_until: str | None
+
+
+class AdminCollectorRoutes:
+    def __init__(self, database: Database, trail: AuditTrail, box: SecretBox, *, secret_overlap_seconds: int) -> None:
+        self._database = database
+        self._trail = trail
+        self._box = box
+        self._secret_overlap_seconds = secret_overlap_seconds
+
+    def routes(self) -> list[Route]:
+        group = RouteGroup(TAG, RESPONSE_FORMAT, prefix=PATH, area=Area.commands)
+
+        one = "/{device_id}"
+        rotation = RouteOptions(
+            body_optional=True, errors=(409,), examples=({"what": "hmac_secret", "overlap_sec": 3600},)
+        )
+        return [
+            group.post(
+                "",
+                self.add,
+                Access.administer,
+                "Add a collector",
+                status=201,
+                errors=(409,),
+                examples=({"site_id": 1, "device_name": "collector-1"},),
+            ),
+            group.get("", self.list_page, Access.read, "List collectors", query=_BY_SITE),
+            group.get(one, self.get, Access.read, "Show a collector"),
+            group.post(one + "/rotate", self.rotate, Access.administer, "Replace token and secret", **rotation),
+            group.post(one + "/revoke", self.revoke, Access.administer, "Revoke a collector"),
+            group.delete(one, self.revoke, Access.administer, "Revoke a collector"),
+        ]
+
+    async def add(self, request: ApiRequest, body: CollectorBody) -> NewCollectorView:
+        site_scope.check_body(request.allowed, body.site_id)
+        new = await self._database.write(add, self._trail, self._box, body, request.actor)
+        return new_view(new, body)
+
+    async def list_page(self, request: ApiRequest) -> Page[CollectorView]:
+        page = page_request_of(request)
+        site_id = request.query_int("site_id", 0, 1, INT64_MAX) or None
+        found = await self._database.read(
+            collectors.list_collectors, site_id, page.after, page.limit + 1, request.allowed
+        )
+        return page_of_items([view(collector) for collector in found], page, lambda each: each.id)
+
+    async def get(self, request: ApiRequest) -> CollectorView:
+        await site_scope.check_collector(self._database, request.allowed, request.path_id("device_id"))
+        return view(await self._database.read(collectors.find, request.path_id("device_id")))
+
+    async def rotate(self, request: ApiRequest, body: RotationBody) -> RotationResult:
+        """An old token ends at once; an old secret still verifies ACKs during the overlap."""
+        await site_scope.check_collector(self._database, request.allowed, request.path_id("device_id"))
+        overlap = self._secret_overlap_seconds if body.overlap_sec is None else body.overlap_sec
+        rotation = RotationBody(body.what, overlap)
+        return await self._database.write(
+            rotate, self._trail, self._box, request.path_id("device_id"), rotation, request.actor
+        )
+
+    async def revoke(self, request: ApiRequest) -> CollectorView:
+        """Revoking is final. Other collectors get the commands that it holds when their leases expire."""
+        await site_scope.check_collector(self._database, request.allowed, request.path_id("device_id"))
+        return await self._database.write(revoke, self._trail, request.path_id("device_id"), request.actor)
+
+
+def add(conn: Connection, trail: AuditTrail, box: SecretBox, body: CollectorBody, actor: str) -> NewCollector:
+    sites.require_site(conn, body.site_id)
+    if body.zone_id is not None:
+        sites.require_zone(conn, body.site_id, body.zone_id)
+    name = sites.checked_name(body.device_name, "device_name")
+    return collectors.create(conn, trail, box, body.site_id, body.zone_id, name, actor)
+
+
+def rotate(
+    conn: Connection, trail: AuditTrail, box: SecretBox, device_id: int, rotation: RotationBody, actor: str
+) -> RotationResult:
+    token = secret = None
+    if rotation.what != "hmac_secret":
+        token = collectors.rotate_token(conn, trail, device_id, actor)
+    if rotation.what != "token":
+        secret = collectors.rotate_secret(conn, trail, box, device_id, rotation.overlap_sec or 0, actor)
+    return RotationResult(device_id, token, secret, iso_or_none(collectors.find(conn, device_id).old_secret_until))
+
+
+def revoke(conn: Connection, trail: AuditTrail, device_id: int, actor: str) -> CollectorView:
+    collectors.revoke(conn, trail, device_id, actor)
+    return view(collectors.find(conn, device_id))
+
+
+def new_view(new: NewCollector, body: CollectorBody) -> NewCollectorView:
+    return NewCollectorView(new.id, new.token, new.hmac_secret, body.site_id, body.zone_id, body.device_name)
+
+
+def view(collector: Collector) -> CollectorView:
+    return CollectorView(
+        id=collector.id,
+        site_id=collector.site_id,
+        zone_id=collector.zone_id,
+        device_name=collector.device_name,
+        status="active" if collector.revoked_at is None else "revoked",
+        created_at=iso(collector.created_at),
+        last_seen_at=iso_or_none(collector.last_seen_at),
+        revoked_at=iso_or_none(collector.revoked_at),
+        old_secret_until=iso_or_none(collector.old_secret_until),
+    )

@@ -1,0 +1,1 @@
+"""Telemetry and safety events that collectors report."""

@@ -1,0 +1,79 @@
+"""Decoding untrusted values: JSON bodies, already decoded values and integers, into the types that callers declare.
+
+A value that does not fit raises `BadInput` (or a subclass) that names the field and what was expected.
+"""
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from restante.core.errors import BadInput, MissingField, RestanteError, UnknownField
+
+T = TypeVar("T")
+
+INT64_MAX = 2**63 - 1
+DIGITS = re.compile(r"[0-9]+", re.ASCII)
+
+# One decoder per body type that a route declares.
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def parse_int(name: str, text: str, least: int, most: int) -> int:
+    if DIGITS.fullmatch(text) and len(text) <= 19 and least <= int(text) <= most:
+        return int(text)
+    raise BadInput(name, f"a whole number from {least} to {most}")
+
+
+def whole_number(value: object, field: str, least: int = 0, most: int = INT64_MAX) -> int:
+    """Return a decoded number as an integer, as JSON Schema defines it: 10, 10.0 and 1e1 are the same."""
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and least <= value <= most
+        and value == int(value)
+    ):
+        return int(value)
+    raise BadInput(field, f"a whole number from {least} to {most}")
+
+
+def decode_json(body: bytes, into: type[T]) -> T:
+    """Decode the body into the type. Every error names its field."""
+    try:
+        decoder = _decoders.get(into)
+        if decoder is None:
+            decoder = _decoders[into] = msgspec.json.Decoder(into)
+        decoded: T = decoder.decode(body)
+        return decoded
+    except msgspec.ValidationError as error:
+        raise _as_bad_input(error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput("body", f"valid JSON ({error})") from None
+
+
+def convert(value: Any, into: type[T], field: str) -> T:
+    """Convert a decoded value into the type."""
+    try:
+        return msgspec.convert(value, type=into)
+    except msgspec.ValidationError as error:
+        raise _as_bad_input(error, field) from None
+
+
+def _as_bad_input(error: msgspec.ValidationError, root: str = "body") -> RestanteError:
+    what, _, where = str(error).partition(" - at `")
+    # msgspec reports a wrong key as "at `key` in `$.counts`".
+    where = where.removeprefix("key` in `")
+    field = where.rstrip("`").removeprefix("$").removeprefix(".")
+    if root != "body":
+        field = f"{root}.{field}" if field and not field.startswith("[") else root + field
+    missing = re.fullmatch(r"Object missing required field `(.+)`", what)
+    unknown = re.fullmatch(r"Object contains unknown field `(.+)`", what)
+    prefix = f"{field}." if field else ""
+    if missing:
+        return MissingField(prefix + missing[1])
+    if unknown:
+        return UnknownField(prefix + unknown[1])
+    known_values = re.fullmatch(r"Invalid (?:enum )?value (.+)", what)
+    if known_values:
+        return BadInput(field or root, f"one of the values it can have, not {known_values[1]}")
+    return BadInput(field or root, what.removeprefix("Expected "))

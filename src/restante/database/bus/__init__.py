@@ -1,0 +1,1 @@
+"""Messages between nodes that share a database."""

@@ -1,4 +1,0 @@
--- name: taken
--- The times at which a device has signals of a type, from one on.
-SELECT ts_ms FROM device_update_log WHERE device_id = :device_id AND type = :type AND ts_ms >= :from_ms
-ORDER BY ts_ms LIMIT :limit

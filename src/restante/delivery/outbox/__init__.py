@@ -1,0 +1,1 @@
+"""The transactional outbox, and the dispatchers that publish from it."""

@@ -1,0 +1,1 @@
+"""Copies of logs and rate limits in Redis. The database stays the authority."""

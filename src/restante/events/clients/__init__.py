@@ -1,0 +1,1 @@
+"""Clients of event polling: registration by operators, and the token endpoint that authenticates them."""

@@ -1,0 +1,220 @@
+"""Operator routes for clients: register, list, show, rotate, suspend and resume them, and read the audit log.
+
+A client secret is shown once, in the response to the request that creates it.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from restante.core.errors import BadInput
+from restante.core.iso_time import iso, iso_or_none, iso_precise
+from restante.database.database import Database
+from restante.database.paging import Page, page_of_items
+from restante.events.clients import client_keys, client_scope, clients
+from restante.events.clients.access import AccessOptions
+from restante.events.clients.clients import AuthMethod, ClientRegistration, EventClient, RegisteredClient, SigningAlg
+from restante.events.publishing import event_audit
+from restante.events.publishing.event_audit import AuditedAction
+from restante.events.response_format import RESPONSE_FORMAT
+from restante.identity.clients.scopes import SCOPES
+from restante.identity.grants import Area
+from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.request import ApiRequest
+from restante.web.routes import Access, Query, Route, RouteGroup
+
+TAG = "event clients"
+PATH = "/admin/clients"
+AUDIT_PATH = "/admin/events/audit"
+
+_BY_CLIENT = (*PAGE_QUERY, Query("client_id", "only actions on this client", {"type": "string"}))
+_EXAMPLE = {
+    "name": "Example TPP",
+    "token_endpoint_auth_method": "tls_client_auth",
+    "tls_client_auth_subject_dn": "CN=tpp.example,O=Example",
+    "scope": "eventpolling",
+}
+
+
+class ClientBody(msgspec.Struct, forbid_unknown_fields=True):
+    """`tls_client_auth_subject_dn` goes with tls_client_auth. `jwks` is required for private_key_jwt; other clients may
+    have one for their message signatures."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=clients.NAME_LENGTH_MAX)]
+    token_endpoint_auth_method: AuthMethod
+    client_id: Annotated[str, Meta(min_length=1, max_length=clients.CLIENT_ID_LENGTH_MAX)] | None = None
+    jwks: dict[str, Any] | None = None
+    tls_client_auth_subject_dn: str | None = None
+    set_signing_alg: SigningAlg | None = None
+    scope: str = SCOPES[0]
+
+
+class ClientRotationBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The new keys or subject of the client; empty for a client with a secret, which gets a new secret."""
+
+    jwks: dict[str, Any] | None = None
+    tls_client_auth_subject_dn: str | None = None
+
+
+class RegisteredClientView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`client_secret` is shown once, and only if the client has one."""
+
+    client_id: str
+    client_secret: str | None = None
+
+
+class ClientView(msgspec.Struct, frozen=True):
+    id: int
+    client_id: str
+    name: str
+    status: Literal["active", "suspended"]
+    token_endpoint_auth_method: AuthMethod
+    kids: list[str]
+    tls_client_auth_subject_dn: str | None
+    scope: str
+    set_signing_alg: SigningAlg
+    created_at: str
+    suspended_at: str | None
+    last_poll_at: str | None
+
+
+class AuditedActionView(msgspec.Struct, frozen=True):
+    id: int
+    at: str
+    actor: str
+    event: str
+    client_id: str | None
+    detail: msgspec.Raw
+
+
+# Makes the signing keys of these algorithms, where they are missing.
+MakeKeys = Callable[[Iterable[str]], Awaitable[None]]
+
+
+class AdminClientRoutes:
+    def __init__(
+        self, database: Database, options: AccessOptions, warn: Callable[[], Awaitable[None]], make_keys: MakeKeys
+    ) -> None:
+        self._database = database
+        self._options = options
+        self._make_keys = make_keys
+        # Logs how the settings weaken the access of clients; called after each registration.
+        self._warn = warn
+
+    def routes(self) -> list[Route]:
+        group = RouteGroup(TAG, RESPONSE_FORMAT, area=Area.events)
+
+        one = PATH + "/{client_id}"
+        administer = Access.administer
+        return [
+            group.post(
+                PATH, self.add, administer, "Register a client", status=201, errors=(409,), examples=(_EXAMPLE,)
+            ),
+            group.get(PATH, self.list_page, Access.read, "List clients", query=PAGE_QUERY),
+            group.get(one, self.get, Access.read, "Show a client"),
+            group.post(
+                one + "/rotate",
+                self.rotate,
+                administer,
+                "Replace a client's secret, keys or subject",
+                body_optional=True,
+                examples=({},),
+            ),
+            group.post(one + "/suspend", self.suspend, administer, "Suspend a client"),
+            group.post(one + "/resume", self.resume, administer, "Resume a suspended client"),
+            group.get(AUDIT_PATH, self.audit, Access.read, "List what operators did, newest first", query=_BY_CLIENT),
+        ]
+
+    async def add(self, request: ApiRequest, body: ClientBody) -> RegisteredClientView:
+        request.require_all("this registers a client")
+        check_auth_method(body.token_endpoint_auth_method, self._options)
+        registration = registration_of(body, self._options)
+        registered = await self._database.write(clients.add, registration, request.actor)
+        await self._make_keys(clients.event_algorithms(registration.scope, registration.set_signing_alg))
+        await self._warn()
+        return registered_view(registered)
+
+    async def list_page(self, request: ApiRequest) -> Page[ClientView]:
+        window = page_request_of(request)
+        found = await self._database.read(clients.list_after, window.after, window.limit + 1, request.allowed)
+        return page_of_items([client_view(each) for each in found], window, lambda each: each.id)
+
+    async def get(self, request: ApiRequest) -> ClientView:
+        return client_view(await self._database.read(clients.get, _client_id_of(request)))
+
+    async def rotate(self, request: ApiRequest, body: ClientRotationBody) -> RegisteredClientView:
+        """The method stays the same. The client's access tokens end at once."""
+        client_id, subject = _client_id_of(request), body.tls_client_auth_subject_dn
+        registered = await self._database.write(clients.rotate, client_id, body.jwks, subject, request.actor)
+        return registered_view(registered)
+
+    async def suspend(self, request: ApiRequest) -> ClientView:
+        """Refuse all requests of the client. Its access tokens end; its events are kept."""
+        return client_view(await self._database.write(clients.suspend, _client_id_of(request), request.actor))
+
+    async def resume(self, request: ApiRequest) -> ClientView:
+        return client_view(await self._database.write(clients.resume, _client_id_of(request), request.actor))
+
+    async def audit(self, request: ApiRequest) -> Page[AuditedActionView]:
+        """`next` is the `after` of the next, older page."""
+        client_id = request.query_text("client_id")
+        if client_id is not None and not clients.is_client_id(client_id):
+            raise BadInput("client_id", "the client_id of a client")
+        page = await self._database.read(event_audit.list_page, client_id, page_request_of(request), request.allowed)
+        return Page([action_view(each) for each in page.items], page.next)
+
+
+def _client_id_of(request: ApiRequest) -> str:
+    """The client of the path; NotFound if it is outside the caller's grants."""
+    client_id = request.path_text("client_id")
+    client_scope.check_client(request.allowed, client_id)
+    return client_id
+
+
+def registration_of(body: ClientBody, options: AccessOptions) -> ClientRegistration:
+    return ClientRegistration(
+        body.name,
+        body.token_endpoint_auth_method,
+        body.client_id,
+        body.jwks,
+        body.tls_client_auth_subject_dn,
+        body.set_signing_alg or options.set_signing_alg,
+        body.scope,
+    )
+
+
+def check_auth_method(method: AuthMethod, options: AccessOptions) -> None:
+    """Refuse to register a client with a secret where it could never get a token."""
+    if method == "client_secret_basic" and not options.is_development:
+        raise BadInput(
+            "token_endpoint_auth_method",
+            "tls_client_auth or private_key_jwt: client_secret_basic is for development on this machine only",
+        )
+
+
+def client_view(client: EventClient) -> ClientView:
+    return ClientView(
+        id=client.id,
+        client_id=client.client_id,
+        name=client.name,
+        status="active" if client.suspended_at is None else "suspended",
+        token_endpoint_auth_method=client.credentials.method,
+        kids=client_keys.kids(client.credentials.jwks),
+        tls_client_auth_subject_dn=client.credentials.subject_dn,
+        scope=client.scope,
+        set_signing_alg=client.set_signing_alg,
+        created_at=iso(client.created_at),
+        suspended_at=iso_or_none(client.suspended_at),
+        last_poll_at=iso_or_none(client.last_poll_at),
+    )
+
+
+def registered_view(registered: RegisteredClient) -> RegisteredClientView:
+    return RegisteredClientView(registered.client_id, registered.client_secret)
+
+
+def action_view(action: AuditedAction) -> AuditedActionView:
+    at = iso_precise(action.at_ms)
+    return AuditedActionView(action.id, at, action.actor, action.event, action.client_id, action.detail)

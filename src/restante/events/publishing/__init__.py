@@ -1,0 +1,1 @@
+"""Publish events to clients' inboxes, and show operators what happened to them."""

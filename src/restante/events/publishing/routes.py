@@ -1,0 +1,155 @@
+"""Operator routes for events: publish, list and show them, read client status, resolve errored events."""
+
+import msgspec
+
+from restante.core.errors import BadInput
+from restante.database.database import Database
+from restante.database.paging import Page
+from restante.events.publishing import client_status, errored_events, listing
+from restante.events.publishing.client_status import ClientStatus, ClientStatusDetail
+from restante.events.publishing.errored_events import Resolution
+from restante.events.publishing.listing import STATUSES, EventDetail, EventFilter, EventView
+from restante.events.publishing.publish_requests import PUBLISHING, PublishBody, PublishRequest, PublishResponse
+from restante.events.publishing.publishing import Publisher
+from restante.events.response_format import RESPONSE_FORMAT
+from restante.identity.callers import ApiKeyCaller
+from restante.identity.grants import Area
+from restante.web import idempotency
+from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.request import ApiRequest
+from restante.web.response import ApiResponse
+from restante.web.routes import Access, Query, ResponseInfo, Route, RouteGroup, RouteOptions
+
+TAG = "events"
+PATH = "/admin/events"
+
+_LIST_QUERY = (
+    *PAGE_QUERY,
+    Query("client_id", "only events for this client", {"type": "string"}),
+    Query("status", "only events in this state", {"type": "string", "enum": list(STATUSES)}),
+    Query("txn", "only events of this transaction", {"type": "string"}),
+)
+_EXAMPLE = {
+    "client_id": "my-client",
+    "sub": "https://bank.example/accounts/1",
+    "events": {"urn:example:events:account-closed": {"reason": "moved"}},
+    "txn": "t-1",
+}
+
+
+class ResolvedCount(msgspec.Struct, frozen=True):
+    """The number of events that were released or dropped."""
+
+    count: int
+
+
+class AdminEventRoutes:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def routes(self) -> list[Route]:
+        group = RouteGroup(TAG, RESPONSE_FORMAT, prefix=PATH, area=Area.events)
+
+        one, client = "/{jti}", "/clients/{client_id}"
+        errored = RouteOptions(errors=(404, 409))
+        published = RouteOptions(
+            status=201,
+            errors=(404, 422),
+            headers=(idempotency.KEY_HEADER,),
+            examples=(_EXAMPLE,),
+            responses=(ResponseInfo(201, headers=(idempotency.REPLAYED_HEADER,)),),
+        )
+        return [
+            group.post("", self.publish, Access.operate, "Publish an event", **published),
+            group.get("", self.list_page, Access.read, "List events", query=_LIST_QUERY, errors=(404,)),
+            group.get(one, self.show, Access.read, "Show an event, its token claims and its deliveries", errors=(404,)),
+            group.post(one + "/release", self.release, Access.operate, "Release an errored event", **errored),
+            group.post(one + "/drop", self.drop, Access.operate, "Drop an errored event", **errored),
+            group.get("/clients", self.statuses, Access.read, "List the status of each client", query=PAGE_QUERY),
+            group.get(
+                client, self.status, Access.read, "Show the status of a client, with error reasons", errors=(404,)
+            ),
+            group.post(
+                client + "/release",
+                self.release_all,
+                Access.operate,
+                "Release all errored events of a client",
+                errors=(404,),
+            ),
+            group.post(
+                client + "/drop", self.drop_all, Access.operate, "Drop all errored events of a client", errors=(404,)
+            ),
+        ]
+
+    async def publish(self, request: ApiRequest, body: PublishBody) -> PublishResponse | ApiResponse:
+        """Publish an event for one client (`client_id`), or for all subscribers of its types (`all_subscribers`).
+
+        A client that did not subscribe to any of its types receives nothing; `jtis` is empty then. With an
+        `Idempotency-Key` header, a repetition gets the first response and publishes nothing.
+        """
+        if body.client_id is None:
+            request.require_all("this publishes to the subscribers among all clients")
+        else:
+            listing.check_client(request.allowed, body.client_id)
+        key = idempotency.key_of(request)
+        key_id = request.caller.key_id if isinstance(request.caller, ApiKeyCaller) else None
+        publish_request = PublishRequest(body, Publisher(request.actor, key_id), key)
+        result = await self._database.run_batched(PUBLISHING, publish_request)
+        return idempotency.created_response(result)
+
+    async def list_page(self, request: ApiRequest) -> Page[EventView]:
+        """List events, newest first."""
+        return await self._database.read(
+            listing.list_page, _filter_of(request), page_request_of(request), request.allowed
+        )
+
+    async def show(self, request: ApiRequest) -> EventDetail:
+        return await self._database.read(listing.show, request.path_text("jti"), request.allowed)
+
+    async def release(self, request: ApiRequest) -> EventDetail:
+        """Deliver the event again, with the same bytes and before later events."""
+        return await self._resolve(request, Resolution.release)
+
+    async def drop(self, request: ApiRequest) -> EventDetail:
+        """Never deliver the event again."""
+        return await self._resolve(request, Resolution.drop)
+
+    async def statuses(self, request: ApiRequest) -> Page[ClientStatus]:
+        """Count for each client the events that wait, that are delivered but not acknowledged, and that are errored."""
+        return await self._database.read(client_status.list_page, page_request_of(request), request.allowed)
+
+    async def status(self, request: ApiRequest) -> ClientStatusDetail:
+        return await self._database.read(client_status.show, _client_id_of(request))
+
+    async def release_all(self, request: ApiRequest) -> ResolvedCount:
+        """Deliver all errored events of the client again."""
+        return await self._resolve_all(request, Resolution.release)
+
+    async def drop_all(self, request: ApiRequest) -> ResolvedCount:
+        """Never deliver any errored event of the client again."""
+        return await self._resolve_all(request, Resolution.drop)
+
+    async def _resolve(self, request: ApiRequest, resolution: Resolution) -> EventDetail:
+        jti = request.path_text("jti")
+        await self._database.write(errored_events.resolve, resolution, jti, request.actor, request.allowed)
+        return await self._database.read(listing.show, jti)
+
+    async def _resolve_all(self, request: ApiRequest, resolution: Resolution) -> ResolvedCount:
+        count = await self._database.write(
+            errored_events.resolve_all, resolution, _client_id_of(request), request.actor
+        )
+        return ResolvedCount(count)
+
+
+def _client_id_of(request: ApiRequest) -> str:
+    """The client of the path; NotFound if it is outside the caller's grants."""
+    client_id = request.path_text("client_id")
+    listing.check_client(request.allowed, client_id)
+    return client_id
+
+
+def _filter_of(request: ApiRequest) -> EventFilter:
+    status = request.query_text("status")
+    if status is not None and status not in STATUSES:
+        raise BadInput("status", f"one of {', '.join(STATUSES)}")
+    return EventFilter(request.query_text("client_id"), status, request.query_text("txn"))

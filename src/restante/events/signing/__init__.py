@@ -1,0 +1,1 @@
+"""Sign event tokens in background processes, and manage the signing keys."""

@@ -1,0 +1,1 @@
+"""Streams of the Shared Signals Framework (SSF): configuration, status, subjects and polling."""

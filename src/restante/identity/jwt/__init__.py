@@ -1,0 +1,1 @@
+"""JWTs of this server and of external issuers."""

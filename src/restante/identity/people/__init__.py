@@ -1,0 +1,1 @@
+"""People: accounts, passwords, sessions, sign-in."""

@@ -1,0 +1,1 @@
+"""Routes for people, API keys and their audit trail."""

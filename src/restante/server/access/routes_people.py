@@ -1,0 +1,119 @@
+"""Routes for administrators: people and their grants, and the audit trail of people and API keys."""
+
+from typing import Literal
+
+import msgspec
+
+from restante.core.decoding import INT64_MAX
+from restante.core.iso_time import iso, iso_or_none
+from restante.database.database import Database
+from restante.database.paging import Page
+from restante.identity import access_audit, administration
+from restante.identity.access_audit import AccessChange
+from restante.identity.people.users import User
+from restante.server.access.grant_bodies import GrantsBody, GrantView, administrator_of, grant_views, grants_of
+from restante.updates.response_format import RESPONSE_FORMAT
+from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.request import ApiRequest
+from restante.web.response import ApiResponse
+from restante.web.routes import Access, Query, Route, RouteGroup, RouteOptions
+
+TAG = "people"
+PATH = "/apiv1/people"
+AUDIT_PATH = "/apiv1/access-audit"
+
+_ID = {"type": "integer", "minimum": 1, "maximum": INT64_MAX}
+_AUDIT_QUERY = (
+    *PAGE_QUERY,
+    Query("person_id", "only changes of this person", _ID),
+    Query("key_id", "only changes of this API key", _ID),
+)
+_EXAMPLE = {"grants": [{"role": "operator", "scope": "commands:3"}, {"role": "viewer", "scope": "events"}]}
+
+
+class PersonView(msgspec.Struct, kw_only=True):
+    """`role` is the highest role of the grants."""
+
+    id: int
+    email: str
+    role: str
+    grants: list[GrantView]
+    status: Literal["active", "suspended"]
+    created_at: str
+    suspended_at: str | None
+
+
+class PeopleRoutes:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def routes(self) -> list[Route]:
+        group = RouteGroup(TAG, RESPONSE_FORMAT, prefix=PATH, errors=(404,))
+        manage, one = Access.manage_access, "/{person_id}"
+        grants_options = RouteOptions(errors=(409,), examples=(_EXAMPLE,))
+        audit = RouteGroup(TAG, RESPONSE_FORMAT)
+        return [
+            group.get("", self.list_page, manage, "List people and their grants", query=PAGE_QUERY),
+            group.get(one, self.get, manage, "Show a person"),
+            group.put(one + "/grants", self.set_grants, manage, "Replace a person's grants", **grants_options),
+            group.post(one + "/suspend", self.suspend, manage, "Suspend a person", errors=(409,)),
+            group.post(one + "/resume", self.resume, manage, "End the suspension of a person"),
+            group.delete(one, self.remove, manage, "Remove a person", status=204, errors=(409,)),
+            audit.get(
+                AUDIT_PATH,
+                self.audit,
+                Access.administer,
+                "List changes of people and API keys, newest first",
+                query=_AUDIT_QUERY,
+            ),
+        ]
+
+    async def list_page(self, request: ApiRequest) -> Page[PersonView]:
+        """People whose grants are all within the caller's own."""
+        page = await self._database.read(
+            administration.list_people, administrator_of(request), page_request_of(request)
+        )
+        return Page([view(user) for user in page.items], page.next)
+
+    async def get(self, request: ApiRequest) -> PersonView:
+        person_id = request.path_id("person_id")
+        return view(await self._database.read(administration.person, administrator_of(request), person_id))
+
+    async def set_grants(self, request: ApiRequest, body: GrantsBody) -> PersonView:
+        """The new grants count at once, also in sessions that are open. Nobody gives grants that they do not have."""
+        person_id, by = request.path_id("person_id"), administrator_of(request)
+        grants = grants_of(body.grants)
+        return view(await self._database.write(administration.set_person_grants, by, person_id, grants))
+
+    async def suspend(self, request: ApiRequest) -> PersonView:
+        """End all sessions of the person, refuse new ones, and refuse the person's own API keys."""
+        person_id = request.path_id("person_id")
+        return view(await self._database.write(administration.suspend_person, administrator_of(request), person_id))
+
+    async def resume(self, request: ApiRequest) -> PersonView:
+        person_id = request.path_id("person_id")
+        return view(await self._database.write(administration.resume_person, administrator_of(request), person_id))
+
+    async def remove(self, request: ApiRequest) -> ApiResponse:
+        """Remove the person for good, and revoke the person's own API keys. Devices and certificates stay."""
+        person_id = request.path_id("person_id")
+        await self._database.write(administration.remove_person, administrator_of(request), person_id)
+        return ApiResponse(204)
+
+    async def audit(self, request: ApiRequest) -> Page[AccessChange]:
+        """Who made, changed, suspended or removed a person or an API key, and when."""
+        person_id = request.query_int("person_id", 0, 1, INT64_MAX) or None
+        key_id = request.query_int("key_id", 0, 1, INT64_MAX) or None
+        return await self._database.read(access_audit.list_page, person_id, key_id, page_request_of(request))
+
+
+def view(user: User) -> PersonView:
+    return PersonView(
+        id=user.id,
+        email=user.email,
+        role=user.role.name,
+        grants=grant_views(user.grants),
+        status="active" if user.suspended_at is None else "suspended",
+        created_at=iso(user.created_at),
+        suspended_at=iso_or_none(user.suspended_at),
+    )

@@ -1,0 +1,1 @@
+"""Settings: declarations, sources, types, and the options made from them."""

@@ -1,0 +1,1 @@
+"""The fast lane, connection deadlines and TLS."""

@@ -1,0 +1,172 @@
+"""Device updates as one component: its routes, the poll, presence and the wrap worker."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from msgspec import UnsetType
+
+from restante.core.cursor import Position
+from restante.database.commit_events import ForeignCommit
+from restante.database.database import Database
+from restante.delivery.log.log import LogAdvanced, SignalsPublished
+from restante.delivery.log.log_reader import LogSource
+from restante.delivery.log.signals import Emit
+from restante.delivery.outbox.outbox_sources import OutboxSource
+from restante.delivery.presence import Presence
+from restante.identity.devices.device_codes import DeviceCodeKey, DeviceCodeLimits
+from restante.identity.devices.device_tokens import DeviceTokens
+from restante.identity.devices.refresh_key import RefreshKey
+from restante.identity.master_key import MasterKey
+from restante.identity.people.sign_in import SignIn
+from restante.updates.devices.approval import Approval
+from restante.updates.devices.pages import asset_routes
+from restante.updates.devices.routes_apikeys import ApiKeyRoutes
+from restante.updates.devices.routes_auth import AuthRoutes
+from restante.updates.devices.routes_devices import DeviceRoutes
+from restante.updates.devices.routes_fleet import FleetRoutes
+from restante.updates.devices.routes_registration import RegistrationRoutes
+from restante.updates.devices.routes_self import SelfRoutes
+from restante.updates.devices.routes_signals import SignalRoutes
+from restante.updates.devices.routes_verification import VerificationRoutes
+from restante.updates.install.routes import InstallRoutes
+from restante.updates.pki.assignments import WrapsPending
+from restante.updates.pki.routes_authorities import AccountRoutes, AuthorityRoutes
+from restante.updates.pki.routes_certificates import CertificateRoutes
+from restante.updates.pki.wrapping import WrapWorker
+from restante.updates.polling import fast_poll, rollout
+from restante.updates.polling.fast_poll import FastPoll
+from restante.updates.polling.poll import PollOptions, UpdatesPoll
+from restante.updates.polling.rollout import RolloutChanged
+from restante.updates.polling.routes import PollRoutes
+from restante.updates.signal_types import without_aliases
+from restante.web.access import AccessControl
+from restante.web.component import EventHandler, MetricSample, PollComponent, Service
+from restante.web.fast_lane_api import FastHandler
+from restante.web.routes import Route
+
+DAY_SECONDS = 86_400
+HOUR_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatesOptions:
+    """This protocol's settings."""
+
+    poll: PollOptions
+    base_url: str
+    device_codes: DeviceCodeLimits
+    refresh_token_days: int
+    session_hours: int
+    signal_aliases: bool
+
+
+class UpdatesComponent(PollComponent):
+    poll: UpdatesPoll
+
+    def __init__(
+        self,
+        database: Database,
+        master_key: MasterKey,
+        access_control: AccessControl,
+        tokens: DeviceTokens,
+        reader: LogSource,
+        emit: Emit,
+        sources: Mapping[str, OutboxSource],
+        options: UpdatesOptions,
+    ) -> None:
+        self._database = database
+        self._master_key = master_key
+        self._access_control = access_control
+        self._tokens = tokens
+        # Signals of applications are sent as they are, whatever their type.
+        self._emit_own = emit
+        self._emit = emit if options.signal_aliases else without_aliases(emit)
+        self._sources = sources
+        self._options = options
+        self.presence = Presence(database)
+        self.poll = UpdatesPoll(reader, self.presence, options.poll)
+        self.wrap_worker = WrapWorker(database, master_key, self._emit)
+
+    def routes(self) -> list[Route]:
+        database, emit, options = self._database, self._emit, self._options
+        sign_in = SignIn(database, self._master_key, session_seconds=options.session_hours * HOUR_SECONDS)
+        approval = Approval(database)
+        refresh_key = RefreshKey(self._master_key)
+        refresh_seconds = options.refresh_token_days * DAY_SECONDS
+        auth = AuthRoutes(
+            database,
+            self._access_control,
+            self._tokens,
+            sign_in,
+            approval,
+            refresh_key,
+            DeviceCodeKey(self._master_key),
+            code_limits=options.device_codes,
+            base_url=options.base_url,
+            refresh_token_seconds=refresh_seconds,
+        )
+        verification = VerificationRoutes(database, self._access_control, sign_in, approval)
+        return [
+            *PollRoutes(self.poll).routes(),
+            *auth.routes(),
+            *verification.routes(),
+            *RegistrationRoutes(
+                database, self._access_control, self._tokens, refresh_key, refresh_token_seconds=refresh_seconds
+            ).routes(),
+            *DeviceRoutes(database).routes(),
+            *ApiKeyRoutes(database).routes(),
+            *SelfRoutes(database).routes(),
+            *InstallRoutes(database, emit).routes(),
+            *CertificateRoutes(database, emit, self._master_key).routes(),
+            *AuthorityRoutes(database, emit, self._master_key).routes(),
+            *AccountRoutes(database).routes(),
+            *SignalRoutes(database, self._emit_own).routes(),
+            *FleetRoutes(database, self._sources).routes(),
+            *asset_routes(),
+        ]
+
+    def fast_handlers(self) -> Mapping[bytes, FastHandler]:
+        return {fast_poll.TARGET: FastPoll(self.poll, self._tokens)}
+
+    def services(self) -> list[Service]:
+        return [
+            Service("wrap worker", self.wrap_worker.run, self.wrap_worker.stop, role="wrapping"),
+            Service("presence", self.presence.run, role="api"),
+        ]
+
+    async def start(self) -> None:
+        await self.catch_up()
+
+    def commit_event_handlers(self) -> Mapping[type, EventHandler]:
+        return {
+            SignalsPublished: self.poll.published_here,
+            LogAdvanced: lambda event: self.poll.published_elsewhere(event.device_id, Position(event.ms, event.n)),
+            RolloutChanged: self._set_rollout,
+            WrapsPending: lambda _: self.wrap_worker.wake(),
+            ForeignCommit: lambda _: self.wrap_worker.wake(),
+        }
+
+    def _set_rollout(self, event: RolloutChanged) -> None:
+        if not isinstance(event.rollout, UnsetType):
+            self.poll.rollout = event.rollout
+
+    def recheck(self) -> None:
+        super().recheck()
+        self.wrap_worker.wake()
+
+    async def catch_up(self) -> None:
+        self.poll.rollout = await self._database.read(rollout.current)
+
+    def metrics(self) -> Iterable[MetricSample]:
+        counters = self.poll.counters
+        yield MetricSample("restante_polls", counters.idle, ("idle",))
+        yield MetricSample("restante_polls", counters.with_signals, ("signals",))
+        yield MetricSample("restante_polls", counters.cursor_expired, ("cursor_expired",))
+        yield MetricSample("restante_polls", counters.rate_limited, ("rate_limited",))
+        yield MetricSample("restante_signals_delivered", counters.signals)
+        yield MetricSample("restante_parked_polls", self.parked_count)
+        yield MetricSample("restante_waits_ended_early", self.poll.ended_early)
+        yield MetricSample("restante_known_tails", len(self.poll.waiters.known))
+
+    async def finish(self) -> None:
+        await self.presence.try_once()

@@ -1,0 +1,1 @@
+"""Devices and their owners: registration, sessions, approval, reports, and the operator's view of the fleet."""

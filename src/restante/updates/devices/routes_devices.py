@@ -1,0 +1,61 @@
+"""Routes for a user's devices, for the user and for programs: list, show, revoke."""
+
+from restante.database.connection import Connection
+from restante.database.database import Database
+from restante.database.paging import Page, PageRequest, page_of_items
+from restante.identity.grants import Area
+from restante.identity.people import users
+from restante.updates.devices import devices
+from restante.updates.devices.devices import Device
+from restante.updates.response_format import LIST_QUERY, RESPONSE_FORMAT, list_info, list_response
+from restante.web.paging import page_request_of
+from restante.web.request import ApiRequest
+from restante.web.response import ApiResponse
+from restante.web.routes import Access, Route, RouteGroup, RouteOptions
+
+TAG = "devices"
+
+
+class DeviceRoutes:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def routes(self) -> list[Route]:
+        group = RouteGroup(
+            TAG,
+            RESPONSE_FORMAT,
+            prefix="/apiv1/users/{user_id}/devices",
+            errors=(400, 401, 403, 404),
+            area=Area.updates,
+        )
+        one = "/{device_id}"
+        own = RouteGroup(TAG, RESPONSE_FORMAT, prefix="/apiv1/me", errors=(400, 401, 403), area=Area.updates)
+        listed: RouteOptions = {"query": LIST_QUERY, "responses": (list_info(Device),)}
+        return [
+            own.get("/devices", self.list_own, Access.own_read, "List the caller's devices.", **listed),
+            group.get("", self.list_page, Access.read, "List the user's devices.", **listed),
+            group.get(one, self.get, Access.read, "Show a device."),
+            group.delete(one, self.revoke, Access.operate, "Revoke the device."),
+            group.post(one + "/revoke", self.revoke, Access.operate, "Revoke the device."),
+        ]
+
+    async def list_page(self, request: ApiRequest) -> ApiResponse:
+        user_id = request.path_id("user_id")
+        return list_response(request, await self._database.read(_page, user_id, page_request_of(request)))
+
+    async def list_own(self, request: ApiRequest) -> ApiResponse:
+        """The same as the list of the caller's user id."""
+        return list_response(request, await self._database.read(_page, request.owner_id, page_request_of(request)))
+
+    async def get(self, request: ApiRequest) -> Device:
+        return await self._database.read(devices.get, request.path_id("device_id"), request.path_id("user_id"))
+
+    async def revoke(self, request: ApiRequest) -> Device:
+        """End the device's tokens permanently; revoking it again changes nothing."""
+        return await self._database.write(devices.revoke, request.path_id("device_id"), request.path_id("user_id"))
+
+
+def _page(conn: Connection, user_id: int, window: PageRequest) -> Page[Device]:
+    users.check_exists(conn, user_id)
+    found = devices.list_page(conn, user_id, window.after, window.limit + 1)
+    return page_of_items(found, window, lambda device: device.id)

@@ -1,0 +1,184 @@
+"""Routes for the whole fleet: the outboxes and their rows, and the rollout that makes the fleet poll faster."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from restante.core.decoding import INT64_MAX
+from restante.core.errors import BadInput, Conflict, NotFound
+from restante.database.database import Database
+from restante.database.errors import DatabaseError
+from restante.database.paging import Page, page_of_items
+from restante.delivery.outbox import outbox
+from restante.delivery.outbox.outbox import OWN_SOURCE, OutboxRow
+from restante.delivery.outbox.outbox_sources import OutboxSource, find_source
+from restante.identity.grants import Area
+from restante.updates.polling import rollout
+from restante.updates.polling.rollout import INTERVAL_SECONDS, INTERVAL_SECONDS_MAX, ROLLOUT_SECONDS_MAX, Rollout
+from restante.updates.response_format import RESPONSE_FORMAT
+from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.request import ApiRequest
+from restante.web.routes import Access, Query, Route, RouteGroup
+
+STATUSES = ("PENDING", "DELIVERED", "FAILED")
+TAG = "fleet"
+_STATUS = Query("status", "only rows with this status", {"type": "string", "enum": list(STATUSES)})
+_DEVICE = Query("device_id", "only rows for this device", {"type": "integer", "minimum": 1, "maximum": INT64_MAX})
+
+_SOURCE = Query("source", "the name of the outbox; default: the server's own", {"type": "string"})
+
+
+class RolloutRequest(msgspec.Struct, forbid_unknown_fields=True):
+    for_seconds: Annotated[int, Meta(ge=1, le=ROLLOUT_SECONDS_MAX)]
+    interval_seconds: Annotated[int, Meta(ge=1, le=INTERVAL_SECONDS_MAX)] = INTERVAL_SECONDS
+
+
+class RolloutView(msgspec.Struct):
+    active: bool
+    until: float | None
+    interval_seconds: int | None
+
+
+class RetryResult(msgspec.Struct):
+    retried: int
+
+
+class OutboxView(msgspec.Struct):
+    """An outbox: the server's own, or one in an external database."""
+
+    source: str
+    reachable: bool
+    pending: int | None = None
+    failed: int | None = None
+    oldest_pending_ms: int | None = None
+    problem: str | None = None
+
+
+class OutboxList(msgspec.Struct):
+    items: list[OutboxView]
+
+
+class FleetRoutes:
+    def __init__(self, database: Database, sources: Mapping[str, OutboxSource]) -> None:
+        self._database = database
+        self._sources = sources
+
+    def routes(self) -> list[Route]:
+        group = RouteGroup(TAG, RESPONSE_FORMAT, area=Area.updates)
+        filters = (*PAGE_QUERY, _STATUS, _DEVICE, _SOURCE)
+        return [
+            group.get(
+                "/apiv1/outbox",
+                self.rows,
+                Access.fleet_read,
+                "List outbox rows, newest first",
+                query=filters,
+                errors=(404,),
+            ),
+            group.get("/apiv1/outboxes", self.outboxes, Access.fleet_read, "List the outboxes and their state"),
+            group.get("/apiv1/outbox/{row_id}", self.row, Access.fleet_read, "Show an outbox row", query=(_SOURCE,)),
+            group.post(
+                "/apiv1/outbox/{row_id}/retry",
+                self.retry,
+                Access.fleet_operate,
+                "Retry a FAILED row",
+                query=(_SOURCE,),
+                errors=(409,),
+            ),
+            group.post(
+                "/apiv1/outbox/retry",
+                self.retry_all,
+                Access.fleet_operate,
+                "Retry every FAILED row",
+                query=(_SOURCE,),
+                errors=(404,),
+            ),
+            group.get("/apiv1/rollout", self.show_rollout, Access.fleet_read, "Show the current rollout"),
+            group.put(
+                "/apiv1/rollout",
+                self.start_rollout,
+                Access.fleet_operate,
+                "Start a rollout: the fleet polls faster",
+                examples=({"for_seconds": 600},),
+            ),
+            group.delete("/apiv1/rollout", self.stop_rollout, Access.fleet_operate, "Stop the rollout", status=204),
+        ]
+
+    async def outboxes(self, request: ApiRequest) -> OutboxList:
+        """A caller who is limited to some users sees the server's own outbox, and counts of their devices only."""
+        users = request.allowed.as_json()
+        return OutboxList([await self._outbox_view(source, users) for source in self._open_sources(request).values()])
+
+    async def rows(self, request: ApiRequest) -> Page[OutboxRow]:
+        source = self._source(request)
+        window = page_request_of(request)
+        status = request.query_text("status")
+        if status is not None and status not in STATUSES:
+            raise BadInput("status", f"one of {', '.join(STATUSES)}")
+        device_id = request.query_int("device_id", 0, 1, INT64_MAX) or None
+        found = await source.database.read(
+            outbox.list_rows,
+            status,
+            device_id,
+            window.limit + 1,
+            window.after,
+            source.name,
+            request.allowed.as_json(),
+        )
+        return page_of_items(found, window, lambda row: row.id)
+
+    async def row(self, request: ApiRequest) -> OutboxRow:
+        source = self._source(request)
+        users = request.allowed.as_json()
+        row = await source.database.read(outbox.get_row, request.path_id("row_id"), source.name, users)
+        if row is None:
+            raise NotFound()
+        return row
+
+    async def retry(self, request: ApiRequest) -> RetryResult:
+        row = await self.row(request)
+        if not await self._retry(self._source(request), [row.id]):
+            raise Conflict(f"the row is {row.status}: only a FAILED one can be retried")
+        return RetryResult(1)
+
+    async def retry_all(self, request: ApiRequest) -> RetryResult:
+        """Retry every FAILED row; for a caller who is limited to some users, those for their devices."""
+        return RetryResult(await self._retry(self._source(request), None, request.allowed.as_json()))
+
+    def _source(self, request: ApiRequest) -> OutboxSource:
+        name = request.query_text("source")
+        return find_source(self._open_sources(request), OWN_SOURCE if name is None else name)
+
+    def _open_sources(self, request: ApiRequest) -> Mapping[str, OutboxSource]:
+        """External databases do not know users, so only who may see every user's rows sees theirs."""
+        return self._sources if request.allowed.are_all else {OWN_SOURCE: self._sources[OWN_SOURCE]}
+
+    async def _retry(self, source: OutboxSource, row_ids: list[int] | None, users: str | None = None) -> int:
+        reset = await source.database.write(outbox.retry, row_ids, users)
+        source.wake()
+        return reset
+
+    async def _outbox_view(self, source: OutboxSource, users: str | None) -> OutboxView:
+        try:
+            counts = await source.database.read(outbox.counts, users)
+        except DatabaseError as error:
+            return OutboxView(source.name, False, problem=str(error))
+        return OutboxView(source.name, True, counts["pending"], counts["failed"], counts["oldest_pending_ms"])
+
+    async def show_rollout(self, request: ApiRequest) -> RolloutView:
+        request.require_all("a rollout concerns all devices")
+        return _view(await self._database.read(rollout.current))
+
+    async def start_rollout(self, request: ApiRequest, body: RolloutRequest) -> RolloutView:
+        request.require_all("a rollout concerns all devices")
+        return _view(await self._database.write(rollout.start, body.for_seconds, body.interval_seconds))
+
+    async def stop_rollout(self, request: ApiRequest) -> None:
+        request.require_all("a rollout concerns all devices")
+        await self._database.write(rollout.stop)
+
+
+def _view(found: Rollout | None) -> RolloutView:
+    return RolloutView(False, None, None) if found is None else RolloutView(True, found.until, found.interval_seconds)

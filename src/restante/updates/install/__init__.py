@@ -1,0 +1,1 @@
+"""Install configs: the versioned list of what a device must install."""

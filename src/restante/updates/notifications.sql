@@ -1,6 +1,0 @@
--- name: report
--- What the device's agent said last.
-UPDATE user_devices
-SET agent_version = coalesce(:agent_version, agent_version), agent_events = :agent_events,
-    agent_reported_at = :now_ms
-WHERE id = :device_id

@@ -1,0 +1,1 @@
+"""Certificate authorities, certificates, and private keys encrypted for devices."""

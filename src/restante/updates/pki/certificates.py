@@ -1,0 +1,132 @@
+"""Certificates: their records from creation to revocation, for operators.
+
+    create ─▶ pending ──issue──▶ issued ──issue (renew)──▶ issued
+    import ────────────────────────▲  └──────revoke──────▶ revoked   (pending can be revoked too)
+
+Revocation drops the key material, unassigns the certificate from every device and sends active devices a signal. A
+record is never deleted, so that its id keeps its meaning in install configs and signals.
+"""
+
+from typing import Any
+
+import msgspec
+
+from restante.core.errors import BadInput, NotFound
+from restante.database.connection import Connection, Row
+from restante.database.paging import Page, PageRequest, page_of
+from restante.database.queries import queries_beside
+from restante.delivery.log.signals import Emit
+from restante.updates.devices.ownership import check_user
+from restante.updates.pki import assignments
+from restante.updates.pki.issued_certificate import IssuedCertificate
+from restante.updates.pki.x509 import NO_SUBJECT, CertificateSubject
+
+SQL = queries_beside(__file__)
+
+SUBJECT_COLUMNS = ("organization", "organizational_unit", "country", "state", "locality")
+
+
+class Certificate(msgspec.Struct, kw_only=True):
+    id: int
+    domain_name: str
+    sans: list[str]
+    acct_id: int | None
+    organization: str | None
+    organizational_unit: str | None
+    country: str | None
+    state: str | None
+    locality: str | None
+    status: str
+    serial: str | None
+    issuer: str | None
+    not_before: int | None
+    not_after: int | None
+    devices_count: int
+    created_at: int
+    updated_at: int
+    revoked_at: int | None
+
+
+class CertificateDetail(Certificate, kw_only=True):
+    certificate_pem: str | None
+    chain_pem: str | None
+
+
+def create(
+    conn: Connection, user_id: int, names: list[str], acct_id: int, subject: CertificateSubject = NO_SUBJECT
+) -> CertificateDetail:
+    """Create a record that is not issued yet. The first name is its domain name, which is also the common name."""
+    check_user(conn, user_id)
+    if conn.one(SQL.own_account, user_id=user_id, acct_id=acct_id) is None:
+        raise BadInput("acct_id", "the id of an account of this user")
+    row = conn.one(
+        SQL.create,
+        user_id=user_id,
+        acct_id=acct_id,
+        domain_name=names[0],
+        sans=msgspec.json.encode(names).decode(),
+        now_ms=conn.now_ms,
+        **{column: getattr(subject, column) for column in SUBJECT_COLUMNS},
+    )
+    return _added(conn, user_id, row)
+
+
+def add_imported(
+    conn: Connection, user_id: int, domain_name: str, names: list[str], issued: IssuedCertificate
+) -> CertificateDetail:
+    """Store a certificate that was issued elsewhere. It has no account, so it cannot be issued again here."""
+    check_user(conn, user_id)
+    row = conn.one(
+        SQL.add_imported,
+        user_id=user_id,
+        domain_name=domain_name,
+        sans=msgspec.json.encode(names).decode(),
+        now_ms=conn.now_ms,
+        **issued.columns(),
+    )
+    return _added(conn, user_id, row)
+
+
+def get(conn: Connection, user_id: int, cert_id: int) -> CertificateDetail:
+    row = _owned_row(conn, user_id, cert_id)
+    return CertificateDetail(**_fields(row), certificate_pem=row["certificate_pem"], chain_pem=row["chain_pem"])
+
+
+def list_of_user(conn: Connection, user_id: int, window: PageRequest) -> Page[Certificate]:
+    check_user(conn, user_id)
+    rows = conn.all(SQL.list_of_user, user_id=user_id, after=window.after, limit=window.limit + 1)
+    return page_of(rows, window, "id", lambda row: Certificate(**_fields(row)))
+
+
+def revoke(conn: Connection, emit: Emit, user_id: int, cert_id: int) -> CertificateDetail:
+    """Revoke the certificate. Revoking it again changes nothing."""
+    conn.lock("certificate", cert_id)
+    _owned_row(conn, user_id, cert_id)
+    if conn.run(SQL.revoke, cert_id=cert_id, now_ms=conn.now_ms):
+        for device_id in assignments.active_holders(conn, cert_id):
+            assignments.emit_removed(conn, emit, device_id, cert_id)
+        assignments.unassign_everywhere(conn, cert_id)
+    return get(conn, user_id, cert_id)
+
+
+def _added(conn: Connection, user_id: int, row: Row | None) -> CertificateDetail:
+    assert row is not None  # noqa: S101 — an INSERT with RETURNING returns its row or raises
+    return get(conn, user_id, row["id"])
+
+
+def _owned_row(conn: Connection, user_id: int, cert_id: int) -> Row:
+    row = conn.one(SQL.get, user_id=user_id, cert_id=cert_id)
+    if row is None:
+        raise NotFound("there is no such certificate")
+    return row
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    """The fields of every view of a certificate."""
+    same = ("id", "domain_name", "acct_id", "status", "serial", "issuer", "devices_count", *SUBJECT_COLUMNS)
+    times = ("not_before", "not_after", "created_at", "updated_at", "revoked_at")
+    return {
+        "sans": msgspec.json.decode(row["sans"], type=list[str]),
+        **{column: row[column] for column in same},
+        **{column: None if row[column] is None else row[column] // 1000 for column in times},
+    }

@@ -1,0 +1,1 @@
+"""The devices' long poll for signals."""

@@ -1,0 +1,106 @@
+"""The updates poll in the fast lane. It returns False for a request that is not plain: the application serves it."""
+
+from restante.core.cursor import parse_if_none_match
+from restante.core.errors import BadInput, TooManyRequests
+from restante.identity.devices.device_tokens import DeviceTokens
+from restante.updates.polling.poll import LIMIT_DEFAULT, LIMIT_MAX, WAIT_MAX_SECONDS, UpdatesPoll
+from restante.updates.polling.routes import poll_response
+from restante.web.fast_lane_api import FastConnection, LaneReply, bearer_token
+
+TARGET = b"GET /apiv1/devices/self/updates"
+QUERIES_MAX = 1024
+_PARAMETERS = {b"cursor", b"limit", b"wait"}
+
+# Cursor, limit, wait.
+_Query = tuple[bytes | None, int, int]
+
+
+class FastPoll:
+    def __init__(self, poll: UpdatesPoll, tokens: DeviceTokens) -> None:
+        self._poll = poll
+        self._known = poll.waiters.known
+        self._cached = tokens.cached
+        self._queries: dict[bytes, _Query] = {b"": (None, LIMIT_DEFAULT, 0)}
+
+    def idle_response(self, query: bytes, token: bytes, cursor: bytes, date_line: bytes) -> bytes | None:
+        poll = self._poll
+        caller = self._cached(token, poll.now)
+        parsed = self._queries.get(query)
+        if caller is None or parsed is None or parsed[2]:
+            return None
+        # Most clients quote the cursor that they got unquoted.
+        if cursor[:1] == b'"' == cursor[-1:]:
+            cursor = cursor[1:-1]
+        interval_seconds = poll.admit_idle(caller[0], cursor)
+        if interval_seconds is None:
+            return None
+        return b"HTTP/1.1 204 No Content\r\n%betag: %b\r\ncache-control: no-store\r\nx-poll-interval: %d\r\n\r\n" % (
+            date_line,
+            cursor,
+            interval_seconds,
+        )
+
+    def __call__(self, query: bytes, headers: dict[bytes, bytes], connection: FastConnection) -> bool:
+        poll = self._poll
+        caller = self._cached(bearer_token(headers), poll.now)
+        parsed = self._queries.get(query) or self._parse_query(query)
+        if caller is None or parsed is None:
+            return False
+        device_id = caller[0]
+        cursor, limit, wait = parsed
+        cursor = headers.get(b"if-none-match", cursor)
+        if cursor is not None and self._known.get(device_id) != cursor:
+            cursor = self._unquoted_cursor(device_id, cursor)
+            if cursor is None:
+                return False
+        try:
+            poll.admit(device_id)
+        except TooManyRequests as error:
+            connection.send(poll_response(error))
+            return True
+        parked = poll.start(device_id, cursor, limit, wait > 0, LaneReply(connection, poll_response))
+        if wait and not parked.is_over:
+            connection.wait(poll, parked, wait)
+        return True
+
+    def _unquoted_cursor(self, device_id: int, value: bytes) -> bytes | None:
+        """The cursor without quotes, None if the value is no cursor."""
+        if value[:1] == b'"' and value[-1:] == b'"' and self._known.get(device_id) == value[1:-1]:
+            return value[1:-1]
+        return _parse_cursor(value)
+
+    def _parse_query(self, query: bytes) -> _Query | None:
+        parsed = _parse_query(query)
+        # A query with a cursor is rarely repeated; the others are few, and repeated often.
+        if parsed is not None and parsed[0] is None and len(self._queries) < QUERIES_MAX:
+            self._queries[query] = parsed
+        return parsed
+
+
+def _parse_cursor(value: bytes) -> bytes | None:
+    try:
+        return str(parse_if_none_match(value.decode("ascii"))).encode()
+    except (BadInput, UnicodeDecodeError):
+        return None
+
+
+def _parse_query(query: bytes) -> _Query | None:
+    """Cursor, limit and wait, or None if the query is not in its plainest form."""
+    if b"%" in query or b"+" in query:
+        return None
+    found: dict[bytes, bytes] = {}
+    for pair in query.split(b"&"):
+        name, equals, value = pair.partition(b"=")
+        if name not in _PARAMETERS or name in found or not equals:
+            return None
+        found[name] = value
+    limit, wait = found.get(b"limit", b"%d" % LIMIT_DEFAULT), found.get(b"wait", b"0")
+    if not (limit.isdigit() and wait.isdigit() and len(limit) <= 3 and len(wait) <= 2):
+        return None
+    if not (1 <= int(limit) <= LIMIT_MAX and int(wait) <= WAIT_MAX_SECONDS):
+        return None
+    cursor = found.get(b"cursor")
+    # Quotes are for the header only.
+    if cursor is not None and _parse_cursor(cursor) != cursor:
+        return None
+    return cursor, int(limit), int(wait)

@@ -1,0 +1,3 @@
+from tests.commands.reporting_fixture import client, fleet
+
+__all__ = ["client", "fleet"]

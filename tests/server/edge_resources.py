@@ -1,0 +1,102 @@
+"""The resources for routes of edge commands: a new site with a command in each state that the routes need."""
+
+from typing import NamedTuple
+from uuid import uuid4
+
+from restante.commands.dispatch.claims import ClaimRequest, claim
+from restante.commands.lifecycle import creation
+from restante.commands.lifecycle.creation import CommandRequest
+from restante.commands.response_format import RESPONSE_FORMAT
+from restante.commands.rules import rules
+from restante.commands.rules.rules import RuleRequest
+from restante.commands.sites import collectors, miners, sites
+from restante.commands.sites.miners import MinerRequest
+from restante.commands.telemetry import safety_events, telemetry
+from restante.commands.telemetry.telemetry_records import parse_batch
+from restante.core.iso_time import iso
+from restante.database.connection import Connection
+from restante.identity.callers import CollectorCaller
+from restante.server.app import Node
+from restante.server.config.options import commands_options
+from restante.web.routes import Route
+from tests.defaults import claim_options
+
+ACTOR = "tests"
+# A command type that needs approval by the settings of the server.
+APPROVED_TYPE = "DEVICE_REBOOT"
+
+
+class EdgeResources(NamedTuple):
+    """The resources of one site. `command_id` is leased by the collector `device_id`, whose token is `token`.
+
+    `approval_id` waits for approval, and `pending_id` for dispatch.
+    """
+
+    site_id: int
+    zone_id: int
+    miner_id: int
+    device_id: int
+    token: str
+    command_id: str
+    approval_id: str
+    pending_id: str
+    rule_id: int
+
+    def for_route(self, route: Route) -> "EdgeResources":
+        """The resources with the command that the route can act on."""
+        needs_approval = route.path.endswith(("/approve", "/deny"))
+        return self._replace(command_id=self.approval_id) if needs_approval else self
+
+
+def is_edge(route: Route) -> bool:
+    return route.response_format is RESPONSE_FORMAT
+
+
+def add_edge_resources(conn: Connection, node: Node) -> EdgeResources:
+    trail, box = node.commands.trail, node.commands.box
+    site = sites.add(conn, trail, str(uuid4()), ACTOR)
+    zone_id = site.default_zone_id
+    miner_id = miners.add(conn, trail, MinerRequest(site.id, "miner"), ACTOR).id
+    collector = collectors.create(conn, trail, box, site.id, None, "collector", ACTOR)
+    caller = CollectorCaller(collector.id, site.id, None)
+
+    def create(command_type: str) -> str:
+        request = CommandRequest(site_id=site.id, miner_id=miner_id, command_type=command_type)
+        options = commands_options(node.settings).for_creation(box)
+        return creation.create(conn, trail, request, ACTOR, options).command_id
+
+    leased_id = create("MINER_RESTART")
+    claim(conn, trail, claim_options(), ClaimRequest(caller, None, 1))
+    rule = rules.create(conn, trail, box, _rule(site.id), ACTOR)
+    _report(conn, caller, miner_id)
+    return EdgeResources(
+        site.id,
+        zone_id,
+        miner_id,
+        collector.id,
+        collector.token,
+        leased_id,
+        create(APPROVED_TYPE),
+        create("HASHING_ENABLE"),
+        rule.id,
+    )
+
+
+def _rule(site_id: int) -> RuleRequest:
+    return RuleRequest(
+        name="too hot",
+        site_id=site_id,
+        trigger_type="threshold",
+        trigger_metric="temp_max",
+        trigger_operator=">",
+        trigger_value=90.0,
+        action_type="MINER_RESTART",
+    )
+
+
+def _report(conn: Connection, caller: CollectorCaller, miner_id: int) -> None:
+    ts = iso(conn.now_ms).encode()
+    record = b'{"miner_id":%d,"ts":"%b"}' % (miner_id, ts)
+    telemetry.store(conn, caller.site_id, parse_batch(b"[%b]" % record, caller.site_id).samples, 10, 0)
+    events = b'{"events":[{"miner_id":%d,"ts":"%b","action":"FAN_FAILURE"}]}' % (miner_id, ts)
+    safety_events.store(conn, caller, safety_events.parse_batch(events), 0)

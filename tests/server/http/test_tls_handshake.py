@@ -1,0 +1,58 @@
+"""The reasons of failed handshakes. Whole handshakes are in test_tls_listening."""
+
+import ssl
+
+import pytest
+
+from restante.server.http.tls import CIPHERS
+from restante.server.http.tls_handshake import ServerContext, failure_reason
+from tests.pki import pki
+
+
+def fail_handshake(hello: bytes) -> tuple[ssl.SSLError, bytes]:
+    """Give the server these bytes; return the error, and what it has sent to the client."""
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers(CIPHERS)
+    context.load_cert_chain(pki().server.certificate, pki().server.key)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    handshake = context.wrap_bio(incoming, outgoing, server_side=True)
+    incoming.write(hello)
+    while True:
+        try:
+            handshake.do_handshake()
+        except ssl.SSLWantReadError:
+            incoming.write(b"more")
+        except ssl.SSLError as error:
+            return error, outgoing.read()
+
+
+def hello_with_ciphers(ciphers: str) -> bytes:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(ciphers)
+    outgoing = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.parametrize(
+    ("hello", "reason", "alert"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "the client sent plain HTTP", b""),
+        (hello_with_ciphers("AES128-SHA"), "the client offers no cipher that the server accepts", b"\x28"),
+        (b"nonsense" * 10, "wrong version number", b""),
+    ],
+)
+def test_reason_is_named_and_alert_is_sent(hello: bytes, reason: str, alert: bytes) -> None:
+    error, sent = fail_handshake(hello)
+    assert failure_reason(error) == reason
+    # An alert is a record of type 21 whose last byte says what is wrong.
+    assert (sent[:1], sent[-1:]) == (b"\x15" if alert else b"", alert)
+
+
+def test_error_without_a_reason_is_shown_as_it_is() -> None:
+    error = ssl.SSLError(1, "something else")
+    error.reason = ""
+    assert failure_reason(error) == "something else"
