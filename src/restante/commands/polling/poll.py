@@ -82,6 +82,7 @@ class CommandPoll(LongPoll[CollectorPoll, PollResult]):
         super().__init__(parked_max)
         self.waiters = WakeCoordinator(self._claim, versions, monotonic)
         self.idle_count = 0
+        self.claim_count = 0
         self._database = database
         self._claims = claim_operation(trail, options)
         self._box = box
@@ -164,6 +165,7 @@ class CommandPoll(LongPoll[CollectorPoll, PollResult]):
             self._submit(poll, notification)
 
     def _submit(self, poll: CollectorPoll, notification: int) -> None:
+        self.claim_count += 1
         then = partial(self._claimed, poll, notification)
         poll.call = self._database.submit_batched(self._claims, poll.request, then)
 
