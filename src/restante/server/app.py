@@ -19,6 +19,12 @@ from starlette.applications import Starlette
 from restante.commands.component import CommandsComponent
 from restante.commands.lifecycle.secret_params import seal_stored
 from restante.commands.sites.collectors import SecretBox
+from restante.console.component import ConsoleComponent
+from restante.console.live import Live
+from restante.console.pages import ConsoleParts
+from restante.console.rendering import Rendering
+from restante.console.views.outbox import OutboxPages
+from restante.console.views.overview import OverviewPages
 from restante.database import copy_tables
 from restante.database.clock import DatabaseClock
 from restante.database.database import Database
@@ -169,7 +175,25 @@ class Node:
             self.push,
             self.shared_signals,
             PortalComponent(portal_facts(settings)),
+            self._console(),
         ]
+
+    def _console(self) -> ConsoleComponent:
+        """The pages for operators. Each subject is one entry in the list of page sets."""
+        parts = ConsoleParts(
+            self.database,
+            self.access_control,
+            self.updates.sign_in,
+            Rendering(self.clock),
+            Live(),
+            self.settings.console_confirm_minutes * 60,
+        )
+        page_sets = [OutboxPages(self.outbox.sources())]
+        return ConsoleComponent(parts, [OverviewPages(page_sets), *page_sets])
+
+    @property
+    def _serves_api(self) -> bool:
+        return "api" in self.settings.roles
 
     def routes(self) -> list[Route]:
         health = HealthRoutes(self.database, self.settings.data, self.settings.roles, self._unavailable)
@@ -178,16 +202,20 @@ class Node:
             *health.routes(),
             *self.metrics.routes(),
         ]
-        if "api" not in self.settings.roles:
+        if not self._serves_api:
             routes = [route for route in routes if route.tag == "server"]
         return [*routes, *DocsRoutes(routes).routes()]
+
+    def pages(self) -> list[Route]:
+        """Routes for people with a browser, which the OpenAPI document does not list."""
+        return [route for component in self.components for route in component.pages()] if self._serves_api else []
 
     def _unavailable(self) -> list[str]:
         return [name for component in self.components for name in component.unavailable()]
 
     def application(self, *, with_lifespan: bool = True) -> Starlette:
         return build_application(
-            self.routes(),
+            [*self.routes(), *self.pages()],
             self.access_control,
             RESPONSE_FORMAT,
             lifecycle.lifespan_of(self) if with_lifespan else None,

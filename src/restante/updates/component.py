@@ -85,11 +85,11 @@ class UpdatesComponent(PollComponent):
         self._options = options
         self.presence = Presence(database)
         self.poll = UpdatesPoll(reader, self.presence, options.poll)
+        self.sign_in = SignIn(database, master_key, session_seconds=options.session_hours * HOUR_SECONDS)
         self.wrap_worker = WrapWorker(database, master_key, self._emit)
 
     def routes(self) -> list[Route]:
         database, emit, options = self._database, self._emit, self._options
-        sign_in = SignIn(database, self._master_key, session_seconds=options.session_hours * HOUR_SECONDS)
         approval = Approval(database)
         refresh_key = RefreshKey(self._master_key)
         refresh_seconds = options.refresh_token_days * DAY_SECONDS
@@ -97,7 +97,7 @@ class UpdatesComponent(PollComponent):
             database,
             self._access_control,
             self._tokens,
-            sign_in,
+            self.sign_in,
             approval,
             refresh_key,
             DeviceCodeKey(self._master_key),
@@ -105,7 +105,7 @@ class UpdatesComponent(PollComponent):
             base_url=options.base_url,
             refresh_token_seconds=refresh_seconds,
         )
-        verification = VerificationRoutes(database, self._access_control, sign_in, approval)
+        verification = VerificationRoutes(database, self._access_control, self.sign_in, approval)
         return [
             *PollRoutes(self.poll).routes(),
             *auth.routes(),

@@ -77,6 +77,10 @@ class Component:
     def routes(self) -> list[Route]:
         return []
 
+    def pages(self) -> list[Route]:
+        """Routes for people with a browser. They are no part of the API, so the OpenAPI document does not list them."""
+        return []
+
     def fast_handlers(self) -> Mapping[bytes, FastHandler]:
         """Handlers of hot GET requests in the fast lane, by request target."""
         return {}

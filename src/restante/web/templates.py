@@ -3,6 +3,7 @@
 The template library is imported with the first page, because few processes render one and the import slows the start.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,10 @@ if TYPE_CHECKING:
 
 
 class Templates:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, functions: Mapping[str, Any] | None = None) -> None:
+        """`functions`: what every template may call, by name."""
         self._folder = folder
+        self._functions = functions or {}
 
     def render(self, template: str, **values: Any) -> str:
         return self._environment.get_template(template).render(**values)
@@ -22,6 +25,8 @@ class Templates:
     def _environment(self) -> "Environment":
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-        return Environment(
+        environment = Environment(
             loader=FileSystemLoader(self._folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
+        environment.globals.update(self._functions)
+        return environment

@@ -35,6 +35,18 @@ def find(conn: Connection, token: str) -> Person | None:
     return Person(row["id"], row["email"], stored_grants(row["role"], row["grants"])) if row else None
 
 
+def is_confirmed(conn: Connection, token: str, within_seconds: int) -> bool:
+    """Whether the person gave the password in the last so many seconds, at sign-in or later."""
+    row = conn.one(SQL.confirmed_at, token_hash=secret_tokens.digest(token))
+    confirmed_at = None if row is None else row["confirmed_at"]
+    return confirmed_at is not None and conn.now_ms - confirmed_at < within_seconds * 1000
+
+
+def confirm(conn: Connection, token: str) -> None:
+    """Remember that the person gave the password again just now."""
+    conn.run(SQL.confirm, token_hash=secret_tokens.digest(token), now_ms=conn.now_ms)
+
+
 def end(conn: Connection, token: str) -> None:
     conn.run(SQL.delete_session, token_hash=secret_tokens.digest(token))
 

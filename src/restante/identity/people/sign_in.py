@@ -73,6 +73,17 @@ class SignIn:
 
     async def sign_in(self, email: str, password: str, address: str) -> SignedIn:
         """A new session; raises TooManyRequests, Unavailable, or NotAuthenticated, not saying what was wrong."""
+        user, attempt = await self._checked(email, password, address)
+        token = await self._database.write(self._start, attempt, user.id)
+        return SignedIn(Person(user.id, user.email, user.grants), token)
+
+    async def confirm(self, email: str, password: str, address: str, session_token: str) -> None:
+        """Confirm a session with the password of its person; raises the same errors, under the same limits."""
+        user, attempt = await self._checked(email, password, address)
+        await self._database.write(self._confirm, attempt, user.id, session_token)
+
+    async def _checked(self, email: str, password: str, address: str) -> tuple[User, Attempt]:
+        """The person with this e-mail and password."""
         user, attempt = await self._database.read(self._begin, email, address)
         queue = self._known if attempt.is_known else self._strangers
         with queue.place():
@@ -81,8 +92,7 @@ class SignIn:
             is_correct = await queue.run(self._is_correct, password_hash, password)
         if user is None or not is_correct or user.suspended_at is not None:
             raise NotAuthenticated("the e-mail or the password is wrong")
-        token = await self._database.write(self._start, attempt, user.id)
-        return SignedIn(Person(user.id, user.email, user.grants), token)
+        return user, attempt
 
     def _begin(self, conn: Connection, email: str, address: str) -> tuple[User | None, Attempt]:
         user = users.find_by_email(conn, email)
@@ -93,3 +103,7 @@ class SignIn:
     def _start(self, conn: Connection, attempt: Attempt, user_id: int) -> str:
         sign_in_limits.succeed(conn, attempt, user_id)
         return sessions.start(conn, user_id, self.session_seconds)
+
+    def _confirm(self, conn: Connection, attempt: Attempt, user_id: int, session_token: str) -> None:
+        sign_in_limits.succeed(conn, attempt, user_id)
+        sessions.confirm(conn, session_token)

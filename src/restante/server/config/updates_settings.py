@@ -31,6 +31,11 @@ class UpdatesSettings:
         10_000
     )
     session_hours: Annotated[int, Integer(1, 8760), "The lifetime of a person's session."] = 12
+    console_confirm_minutes: Annotated[
+        int,
+        Integer(0, 1440),
+        "How long a person's password counts before the console asks for it again for an action that cannot be undone.",
+    ] = 10
     issuers: Annotated[
         tuple[ExternalIssuer, ...],
         Issuers(),

@@ -1,0 +1,75 @@
+"""Signing in and out of the console, with the sessions and the limits that all pages of this server share."""
+
+from restante.console.forms import read_form
+from restante.console.navigation import ROOT
+from restante.console.pages import (
+    PASSWORD_CHARACTERS_MAX,
+    SIGN_IN_PATH,
+    ConsoleRequest,
+    Pages,
+    PageSet,
+    local_path,
+    plain_page,
+    redirect,
+)
+from restante.console.texts import done_text
+from restante.core.errors import NotAuthenticated, RetryLater
+from restante.identity.people import sessions
+from restante.web.origin import address_of
+from restante.web.request import ApiRequest
+from restante.web.response import ApiResponse
+from restante.web.routes import Route
+
+EMAIL_CHARACTERS_MAX = 300
+
+
+class SignInPages(PageSet):
+    def __init__(self, pages: Pages) -> None:
+        self._parts = pages.parts
+
+    def routes(self, pages: Pages) -> list[Route]:
+        return [
+            pages.open("GET", SIGN_IN_PATH, self.show),
+            pages.open("POST", SIGN_IN_PATH, self.sign_in),
+            pages.post("/sign-out", self.sign_out, None),
+        ]
+
+    async def show(self, request: ApiRequest) -> ApiResponse:
+        next_path = local_path(request.query_text("next"))
+        if await self._parts.access_control.person_of(request.http) is not None:
+            return redirect(next_path)
+        return self._page(request, next_path, "", done=done_text(request.query_text("done")))
+
+    async def sign_in(self, request: ApiRequest) -> ApiResponse:
+        parts = self._parts
+        parts.access_control.refuse_foreign_origin(request.http)
+        form = await read_form(request.http)
+        next_path = local_path(form.text("next", 2000))
+        email = form.text("email", EMAIL_CHARACTERS_MAX)
+        password = form.text("password", PASSWORD_CHARACTERS_MAX)
+        try:
+            signed_in = await parts.sign_in.sign_in(email, password, address_of(request.http))
+        except (NotAuthenticated, RetryLater) as error:
+            text = error.message[:1].upper() + error.message[1:] + "."
+            return self._page(request, next_path, text, email=email, status=error.status)
+        seconds = parts.sign_in.session_seconds
+        return redirect(next_path, parts.access_control.cookie.issue(request.http, signed_in.token, seconds))
+
+    async def sign_out(self, request: ConsoleRequest) -> ApiResponse:
+        cookie = self._parts.access_control.cookie
+        await request.write(sessions.end, cookie.read(request.http) or "")
+        return redirect(f"{SIGN_IN_PATH}?done=signed-out", cookie.clear(request.http))
+
+    def _page(
+        self,
+        request: ApiRequest,
+        next_path: str,
+        problem: str,
+        *,
+        email: str = "",
+        done: str | None = None,
+        status: int = 200,
+    ) -> ApiResponse:
+        values = {"title": "Sign in", "problem": problem, "email": email, "done": done}
+        shown_next = "" if next_path == ROOT else next_path
+        return plain_page(self._parts, request.http, "sign_in.html", status, next=shown_next, **values)

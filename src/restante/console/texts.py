@@ -1,0 +1,27 @@
+"""The texts of notices after an action: the page that follows it is opened with `?done=<code>`."""
+
+DONE = {
+    "signed-out": "You are signed out.",
+    "device-revoked": "The device is revoked. Its tokens no longer work.",
+    "config-stored": "The new version of the install config is stored. The device gets a signal.",
+    "signal-sent": "The signal is in the outbox.",
+    "certificate-assigned": "The certificate is assigned. The device gets a signal when its key is wrapped.",
+    "certificate-unassigned": "The certificate is unassigned. The device gets a signal.",
+    "authority-assigned": "The certificate authority is assigned. The device gets a signal.",
+    "authority-unassigned": "The certificate authority is unassigned. The device gets a signal.",
+    "row-retried": "The row is pending again.",
+    "rows-retried": "All failed rows are pending again.",
+    "person-changed": "The grants are changed. They count at once.",
+    "person-suspended": "The person is suspended. All their sessions have ended.",
+    "person-resumed": "The person can sign in again.",
+    "person-removed": "The person is removed.",
+    "key-changed": "The grants of the key are changed. They count at once.",
+    "key-suspended": "The key is suspended.",
+    "key-resumed": "The key works again.",
+    "key-revoked": "The key is revoked.",
+}
+
+
+def done_text(code: str | None) -> str | None:
+    """The text of a notice; None if there is none with this code."""
+    return None if code is None else DONE.get(code)
