@@ -9,7 +9,6 @@ import httpx
 import pytest
 
 from restante.cli.database import open_embedded_database
-from restante.cli.server.checks import check_node
 from restante.database.errors import DatabaseError
 from restante.identity.master_key import MasterKeyError
 from restante.identity.people import users
@@ -17,6 +16,7 @@ from restante.identity.signing_keys import make, store_first
 from restante.server.app import opened
 from restante.server.config.settings import Settings
 from restante.server.data_folder import DataFolder
+from restante.server.monitoring.checks import check_node
 from tests.faults.server_process import (
     PROGRAM,
     TIMEOUT_SECONDS,

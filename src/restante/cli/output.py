@@ -7,7 +7,6 @@ control character reaches the terminal.
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
@@ -17,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from restante.core.iso_time import format_time as format_time
 from restante.database.paging import Page
 
 PIPED_WIDTH = 400
@@ -95,16 +95,6 @@ def print_error(message: str) -> None:
 
 def printable(text: str) -> str:
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
-
-
-def format_time(milliseconds: int | None) -> str:
-    """A time of the database in UTC, as text that sorts like the times; empty for None."""
-    if milliseconds is None:
-        return ""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):
-        return f"{milliseconds} ms"
 
 
 def time_of(name: str) -> Callable[[Any], str]:

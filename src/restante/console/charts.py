@@ -53,6 +53,7 @@ def sparkline(values: Sequence[float], label: str, places: int = PLACES) -> "Mar
     area = f"{points[0][0]:.1f},{HEIGHT} {line} {WIDTH},{HEIGHT}" if points else ""
     return Markup(
         '<svg class="spark" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img" aria-label="{label}">'
+        '<line class="spark-base" x1="0" x2="{width}" y1="{height}" y2="{height}"/>'
         '<polygon class="spark-area" points="{area}"/><polyline class="spark-line" points="{line}"/></svg>'
     ).format(width=WIDTH, height=HEIGHT, label=label, area=area, line=line)
 

@@ -7,6 +7,7 @@ from restante.commands.lifecycle.ordering import CommandsChanged
 from restante.console.live import COMMANDS, EVENTS, UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import ConsoleParts, ConsoleRequest, Pages, PageSet, redirect
+from restante.console.rates import Rates
 from restante.console.rendering import ASSETS, ASSETS_PATH, asset_url
 from restante.console.sign_in import SignInPages
 from restante.core.errors import NotFound
@@ -20,7 +21,7 @@ from restante.identity.callers import ClientRevoked, CollectorRevoked, DeviceRev
 from restante.updates.pki.assignments import WrapsPending
 from restante.updates.polling.rollout import RolloutChanged
 from restante.updates.response_format import RESPONSE_FORMAT
-from restante.web.component import Component, EventHandler
+from restante.web.component import Component, EventHandler, Service
 from restante.web.request import ApiRequest
 from restante.web.response import HTML, NO_STORE, ApiResponse
 from restante.web.routes import Access, Route
@@ -52,8 +53,9 @@ _STREAM_HEADERS = ((b"content-type", b"text/event-stream"), NO_STORE, (b"x-accel
 
 
 class ConsoleComponent(Component):
-    def __init__(self, parts: ConsoleParts, page_sets: Sequence[PageSet]) -> None:
+    def __init__(self, parts: ConsoleParts, rates: Rates, page_sets: Sequence[PageSet]) -> None:
         self._parts = parts
+        self._rates = rates
         self._page_sets = page_sets
         self._pages = Pages(parts)
         self._assets = {path.name: path for path in ASSETS.iterdir() if path.suffix in _MEDIA_TYPES}
@@ -92,6 +94,9 @@ class ConsoleComponent(Component):
 
     async def unknown(self, _request: ConsoleRequest) -> ApiResponse:
         raise NotFound("There is no such page, or your grants do not include it.")
+
+    def services(self) -> list[Service]:
+        return [Service("console rates", self._rates.run, role="api")]
 
     def commit_event_handlers(self) -> Mapping[type, EventHandler]:
         marks: dict[type, EventHandler] = {each: self._mark(topic) for each, topic in TOPIC_OF_EVENT.items()}

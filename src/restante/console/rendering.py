@@ -62,6 +62,7 @@ class Rendering:
                 "number": number,
                 "duration": duration,
                 "pretty": pretty,
+                "compact": compact,
                 "asset": asset_url,
                 "sparkline": sparkline,
             },
@@ -145,6 +146,11 @@ def pretty(value: Any) -> str:
         return msgspec.json.format(raw, indent=2).decode()
     except msgspec.DecodeError:
         return raw.decode(errors="replace")
+
+
+def compact(value: Any) -> str:
+    """JSON on one line: of raw JSON, or of a value."""
+    return bytes(value).decode() if isinstance(value, msgspec.Raw) else msgspec.json.encode(value).decode()
 
 
 @cache

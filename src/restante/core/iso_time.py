@@ -34,6 +34,16 @@ def iso_precise(ms: int) -> str:
     return f"{iso(ms)[:-1]}.{ms % 1000:03d}Z"
 
 
+def format_time(milliseconds: int | None) -> str:
+    """A time of the database in UTC, as text that sorts like the times; empty for None."""
+    if milliseconds is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return f"{milliseconds} ms"
+
+
 def parse_iso(text: str, field: str) -> int:
     """Milliseconds since the epoch; a time without a zone is taken as UTC, as collectors send it."""
     try:

@@ -21,10 +21,15 @@ from restante.commands.lifecycle.secret_params import seal_stored
 from restante.commands.sites.collectors import SecretBox
 from restante.console.component import ConsoleComponent
 from restante.console.live import Live
-from restante.console.pages import ConsoleParts
+from restante.console.pages import ConsoleParts, PageSet
+from restante.console.rates import Rates
 from restante.console.rendering import Rendering
+from restante.console.views.devices import DevicePages
+from restante.console.views.keys import KeyPages
 from restante.console.views.outbox import OutboxPages
 from restante.console.views.overview import OverviewPages
+from restante.console.views.people import PeoplePages
+from restante.console.views.system import SystemPages
 from restante.database import copy_tables
 from restante.database.clock import DatabaseClock
 from restante.database.database import Database
@@ -44,6 +49,7 @@ from restante.identity.signing_keys import unlock
 from restante.server import lifecycle
 from restante.server.background_services import every
 from restante.server.cluster.cluster import Cluster
+from restante.server.cluster.node_registry import NodeIdentity, NodeLoad, NodeRegistry
 from restante.server.cluster.workers import serve_workers
 from restante.server.component_list import ComponentList
 from restante.server.config.options import (
@@ -60,6 +66,7 @@ from restante.server.config.options import (
 )
 from restante.server.config.setting_types import Address
 from restante.server.config.settings import Settings
+from restante.server.console_facts import server_facts
 from restante.server.data_folder import DataFolder
 from restante.server.database_wait import DatabaseWait, StoppedWhileWaiting
 from restante.server.docs.openapi import DocsRoutes
@@ -76,6 +83,7 @@ from restante.server.outbox_component import OutboxComponent
 from restante.server.redis_component import RedisComponent
 from restante.updates.component import UpdatesComponent
 from restante.updates.response_format import RESPONSE_FORMAT
+from restante.updates.signal_types import without_aliases
 from restante.web.access import AccessControl
 from restante.web.application import build_application
 from restante.web.client_cert import ClientCertificates
@@ -100,6 +108,7 @@ class Node:
         # The database's time: its clock may be another machine's.
         self.steady_clock = steady_clock_of(engine)
         self.clock = DatabaseClock() if self.steady_clock is None else DatabaseClock(self.steady_clock.seconds)
+        self.started_at = int(self.clock() * 1000)
         self.client_certificates = ClientCertificates(settings.trusted_proxies)
         self.components = ComponentList(self._components(is_shared=engine.is_shared))
         sweeps = [sweep for component in self.components for sweep in component.sweeps()]
@@ -188,15 +197,32 @@ class Node:
             Live(),
             self.settings.console_confirm_minutes * 60,
         )
-        page_sets = [OutboxPages(self.outbox.sources())]
-        return ConsoleComponent(parts, [OverviewPages(page_sets), *page_sets])
+        facts = server_facts(self)
+        self.rates = Rates(facts, parts.live)
+        emit = self.outbox.emit if self.settings.signal_aliases else without_aliases(self.outbox.emit)
+        page_sets: list[PageSet] = [
+            SystemPages(facts),
+            DevicePages(emit, self.outbox.emit),
+            OutboxPages(self.outbox.sources()),
+            PeoplePages(),
+            KeyPages(),
+        ]
+        return ConsoleComponent(parts, self.rates, [OverviewPages(page_sets, self.rates, facts), *page_sets])
+
+    def identity_in_cluster(self) -> NodeIdentity:
+        name = "" if self.cluster is None else self.cluster.name
+        settings = self.settings
+        return NodeIdentity.of_this_process(name, str(settings.listen), str(settings.roles), self.started_at)
+
+    def load(self) -> NodeLoad:
+        return NodeLoad(self.lane.connections, self.components.parked_count, self.rates.requests_per_second)
 
     @property
     def _serves_api(self) -> bool:
         return "api" in self.settings.roles
 
     def routes(self) -> list[Route]:
-        health = HealthRoutes(self.database, self.settings.data, self.settings.roles, self._unavailable)
+        health = HealthRoutes(self.database, self.settings.data, self.settings.roles, self.unavailable)
         routes = [
             *(route for component in self.components for route in component.routes()),
             *health.routes(),
@@ -210,7 +236,7 @@ class Node:
         """Routes for people with a browser, which the OpenAPI document does not list."""
         return [route for component in self.components for route in component.pages()] if self._serves_api else []
 
-    def _unavailable(self) -> list[str]:
+    def unavailable(self) -> list[str]:
         return [name for component in self.components for name in component.unavailable()]
 
     def application(self, *, with_lifespan: bool = True) -> Starlette:
@@ -236,9 +262,13 @@ class Node:
             Service("deadlines", every(SLOT_SECONDS, lambda: deadlines.tick(time.monotonic()))),
             Service("clock", every(1.0, lambda: components.tick(self.clock()))),
             Service("buckets", every(60.0, lambda: components.forget_full_buckets(time.monotonic())), role="api"),
-            *([Service("notices", self.cluster.sweep)] if self.cluster else []),
+            *([Service("notices", self.cluster.sweep), self._registration()] if self.cluster else []),
             *([Service("saving the clock", every(1.0, self.steady_clock.save))] if self.steady_clock else []),
         ]
+
+    def _registration(self) -> Service:
+        registry = NodeRegistry(self.database, self.identity_in_cluster, self.load)
+        return Service("node registry", registry.run)
 
     def _lane(self) -> FastLaneState:
         settings = self.settings

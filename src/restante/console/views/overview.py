@@ -5,6 +5,10 @@ from collections.abc import Sequence
 from restante.console.live import CLOCK, COMMANDS, EVENTS, UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Pages, PageSet
+from restante.console.rates import CHARTS, Chart, Rates
+from restante.console.scopes import allowed_in
+from restante.console.server_facts import ServerFacts
+from restante.identity.grants import Role
 from restante.web.response import ApiResponse
 from restante.web.routes import Route
 
@@ -15,8 +19,10 @@ _ORDER = ("away", "failed", "problem", "errored", "stuck", "overdue", "expiring"
 class OverviewPages(PageSet):
     """The overview and the search ask every other page set."""
 
-    def __init__(self, page_sets: Sequence[PageSet]) -> None:
+    def __init__(self, page_sets: Sequence[PageSet], rates: Rates, facts: ServerFacts) -> None:
         self._page_sets = page_sets
+        self._rates = rates
+        self._facts = facts
 
     def routes(self, pages: Pages) -> list[Route]:
         return [pages.get("", self.show, None), pages.get("/search", self.search, None)]
@@ -30,7 +36,17 @@ class OverviewPages(PageSet):
             title="Overview",
             topics=(UPDATES, COMMANDS, EVENTS, CLOCK),
             attention=attention,
+            charts=[self._chart(chart) for chart in CHARTS if _may_see(request, chart)],
+            nodes=await self._facts.nodes() if request.may(None, Role.viewer) else None,
+            away=self._facts.away() if request.may(None, Role.viewer) else [],
+            now_ms=request.parts.rendering.now_ms(),
         )
+
+    def _chart(self, chart: Chart) -> dict[str, object]:
+        values = self._rates.history.values(chart.key)
+        now, most = (values[-1], max(values)) if values else (0.0, 0.0)
+        label = f"{chart.title}: {now:.1f} {chart.unit} now, at most {most:.1f} in the last five minutes"
+        return {"title": chart.title, "unit": chart.unit, "now": now, "most": most, "values": values, "label": label}
 
     async def search(self, request: ConsoleRequest) -> ApiResponse:
         """Everything with this id or name. One result is opened at once."""
@@ -46,6 +62,14 @@ class OverviewPages(PageSet):
         """The page sets that are open to the person, each with a request limited to what they may see there."""
         pairs = [(each, request.narrowed_to(each.needs)) for each in self._page_sets]
         return [(each, narrowed) for each, narrowed in pairs if narrowed is not None]
+
+
+def _may_see(request: ConsoleRequest, chart: Chart) -> bool:
+    """A chart adds up all tenants of an area: it is for people who may see all of them."""
+    if chart.area is None:
+        return request.may(None, Role.viewer)
+    allowed = allowed_in(request.person, chart.area, Role.viewer)
+    return allowed is not None and allowed.are_all
 
 
 def _rank(item: Attention) -> int:

@@ -85,6 +85,11 @@ def get_by_public_id(conn: Connection, user_id: int, device_public_id: str) -> D
     return _device(conn.one(SQL.device_by_public_id, user_id=user_id, device_public_id=device_public_id))
 
 
+def list_by_public_id(conn: Connection, device_public_id: str, limit: int = 50) -> list[Device]:
+    """The devices of all users with this public id."""
+    return [_device(row) for row in conn.all(SQL.by_public_id, device_public_id=device_public_id, limit=limit)]
+
+
 def list_page(conn: Connection, user_id: int | None, after: int, limit: int) -> list[Device]:
     """At most `limit` devices with a higher id than `after`: of the user, or of all users."""
     if user_id is None:

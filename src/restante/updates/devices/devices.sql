@@ -2,6 +2,10 @@
 -- The user's device, if it was registered before.
 SELECT * FROM user_devices WHERE user_id = :user_id AND device_public_id = :device_public_id
 
+-- name: by_public_id
+-- Devices of several users may have the same public id.
+SELECT * FROM user_devices WHERE device_public_id = :device_public_id ORDER BY id LIMIT :limit
+
 -- name: insert_device
 -- Stores a device at its first registration.
 INSERT INTO user_devices

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from restante.cli.database import open_embedded_database
-from restante.cli.server import checks
-from restante.cli.server.checks import Finding, State, check_node
 from restante.database.sqlite import SqliteConnection, SqliteEngine
 from restante.delivery.log.signals import Signal
 from restante.delivery.outbox import outbox
@@ -17,6 +15,8 @@ from restante.identity.master_key import MasterKey, MasterKeySource
 from restante.server.config.settings import Settings
 from restante.server.config.url_setting_types import DatabaseAddress
 from restante.server.data_folder import DataFolder
+from restante.server.monitoring import checks
+from restante.server.monitoring.checks import Finding, State, check_node
 from tests.conftest import ManualClock
 from tests.defaults import append_signals
 from tests.events import inbox_fixture

@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from restante.cli.server.checks import State
-from restante.cli.server.tls_checks import check_tls
 from restante.server.config.settings import Settings
+from restante.server.monitoring.checks import State
+from restante.server.monitoring.tls_checks import check_tls
 from tests.cli.conftest import Restante
 from tests.pki import CertificateFiles, pki
 

@@ -3,6 +3,7 @@
 A check that cannot run because an earlier one failed is skipped: its finding would only repeat the first.
 """
 
+import asyncio
 import os
 import shutil
 import stat
@@ -13,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from restante.cli.output import format_time
+from restante.core.iso_time import format_time
 from restante.database.connection import Connection
 from restante.database.engine import Engine
 from restante.database.errors import DatabaseError, DatabaseUnavailable
@@ -280,6 +281,26 @@ def _external_outbox(address: ExternalAddress) -> Finding:
         remedy = f"list them with `restante outbox list --status FAILED --source {address.name}`"
         return Finding(subject, State.warning, f"{counts['failed']} FAILED", remedy)
     return Finding(subject, State.ok, f"{counts['pending']} waiting, none failed")
+
+
+def check_redis(settings: Settings) -> Iterator[Finding]:
+    """Check that Redis is reachable, has a trusted certificate and accepts us. Yield nothing if none is configured."""
+    address = settings.redis_url
+    if address is None:
+        return
+    # Imported here because only installations with Redis need its driver.
+    from restante.delivery.redis.redis_connection import RedisCommandError, RedisUnavailable
+    from restante.delivery.redis.redis_servers import RedisServers
+
+    try:
+        masters = asyncio.run(RedisServers(address).probe())
+    except RedisUnavailable as error:
+        remedy = "check that it runs, and that address and certificates are right; the server does without it"
+        yield Finding("redis", State.problem, f"{address} cannot be reached: {error}", remedy)
+    except RedisCommandError as error:
+        yield Finding("redis", State.problem, f"{address} refuses: {error}", "check user and password")
+    else:
+        yield Finding("redis", State.ok, f"{address} answers" + (f", {masters} masters" if masters > 1 else ""))
 
 
 def _mode(path: Path) -> int:

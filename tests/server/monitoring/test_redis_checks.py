@@ -1,9 +1,8 @@
 """The doctor checks a real Redis: reachable, accepting the password, with a trusted certificate."""
 
-from restante.cli.server.checks import Finding, State
-from restante.cli.server.doctor import check_redis
 from restante.delivery.redis.redis_address import parse_redis_url
 from restante.server.config.settings import Settings
+from restante.server.monitoring.checks import Finding, State, check_redis
 from tests.cli.conftest import Restante
 from tests.pki import pki
 from tests.services.redis import PASSWORD, RedisServer, running_redis

@@ -7,12 +7,19 @@ from pathlib import Path
 
 from cryptography import x509
 
-from restante.cli.server.checks import OTHERS, Finding, State
 from restante.server.config.settings import Settings
 from restante.server.http.tls import TlsFiles, TlsFilesError, revocation_lists, tls_files
+from restante.server.monitoring.checks import OTHERS, Finding, State, check_node, check_redis
 
 SUBJECT = "TLS"
 EXPIRES_SOON = timedelta(days=21)
+
+
+def check_all(settings: Settings) -> Iterator[Finding]:
+    """All checks of an installation whose settings are valid. Blocks: reads files, the database and Redis."""
+    yield from check_node(settings)
+    yield from check_redis(settings)
+    yield from check_tls(settings)
 
 
 def check_tls(settings: Settings) -> Iterator[Finding]:
