@@ -106,6 +106,11 @@ class ConsoleServer:
     def add_key(self, name: str = "nightly") -> int:
         return self.database.write_now(api_keys.create, f"{name} {uuid4().hex[:6]}", Role.viewer)[0]
 
+    def add_updates_key(self) -> int:
+        """A key that administrators of device updates may see."""
+        grants = checked_grants([parse_grant("viewer@updates")])
+        return self.database.write_now(api_keys.create, f"updates {uuid4().hex[:6]}", grants)[0]
+
     def session(self, name: str) -> str:
         """The cookie value of a new session of the person."""
         return self.database.write_now(sessions.start, self.user_ids[name], SESSION_SECONDS)
