@@ -169,6 +169,14 @@ BODIES: dict[tuple[str, str], list[Body]] = {
         )
     ],
     ("POST", _DEVICE + "/signals"): [_fixed(type="app.hello", ref={"a": 1})],
+    ("POST", "/apiv1/groups"): [
+        lambda _, resources: {
+            "name": f"group {uuid4()}",
+            "user_id": resources.user_id,
+            "filter": {"tag": "pilot", "overdue": True},
+        }
+    ],
+    ("PUT", "/apiv1/groups/{group_id}"): [lambda *_: {"name": f"group {uuid4()}", "filter": {"status": "active"}}],
     ("PUT", "/apiv1/rollout"): [_fixed(for_seconds=60, interval_seconds=15)],
     **{route: [_edge_body(body) for body in bodies] for route, bodies in EDGE_BODIES.items()},
     **{route: [_event_body(body) for body in bodies] for route, bodies in EVENT_BODIES.items()},

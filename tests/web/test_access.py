@@ -7,11 +7,19 @@ from restante.identity import api_keys
 from restante.identity.callers import ApiKeyCaller, Caller, ClientCaller, DeviceCaller, Person, Role
 from restante.identity.clients import client_tokens
 from restante.identity.devices.device_tokens import DeviceTokens
-from restante.identity.grants import Grants
+from restante.identity.grants import Area, Grants, checked_grants, parse_grant
 from restante.identity.master_key import MasterKey
 from restante.identity.people import sessions, users
 from restante.identity.signing_keys import SigningKeys
-from restante.web.access import ROLE_NEEDED, SCOPES_NEEDED, SESSION_COOKIE, AccessControl, SessionCookie, bearer_token
+from restante.web.access import (
+    ROLE_NEEDED,
+    SCOPES_NEEDED,
+    SESSION_COOKIE,
+    TEAMS,
+    AccessControl,
+    SessionCookie,
+    bearer_token,
+)
 from restante.web.routes import Access
 from tests.conftest import ManualClock
 from tests.defaults import new_device_tokens
@@ -184,7 +192,9 @@ async def test_only_people_approve(fixture: AccessFixture) -> None:
         assert await fixture.admits(bearer_request(fixture.keys[role]), Access.approve_in_person) == 403
 
 
-@pytest.mark.parametrize("access", [access for access in ROLE_NEEDED if access is not Access.approve_in_person])
+@pytest.mark.parametrize(
+    "access", [access for access in ROLE_NEEDED if access not in (Access.approve_in_person, *TEAMS)]
+)
 async def test_key_of_a_user_opens_only_the_users_own_resources(fixture: AccessFixture, access: Access) -> None:
     for role in ROLES:
         user_id = fixture.users[role]
@@ -199,6 +209,26 @@ async def test_key_of_a_user_opens_only_the_users_own_resources(fixture: AccessF
         for path in (str(other), f"0{user_id}", "x", ""):
             assert await fixture.admits(bearer_request(key, user_id=path), access) == 403
         assert access is Access.own_read or await fixture.admits(bearer_request(key), access) == 403
+
+
+async def test_lists_of_teams_show_the_users_that_the_routes_of_one_user_open(fixture: AccessFixture) -> None:
+    owner, other = fixture.users[Role.operator], fixture.users[Role.admin]
+
+    async def users_of(sent: Request) -> set[int | str] | None:
+        allowed = (await fixture.access_control.admit(sent, Access.team_read, Area.updates)).allowed
+        return None if allowed.ids is None else set(allowed.ids)
+
+    def key(*grants: str, user_id: int | None = None) -> Request:
+        given = checked_grants(parse_grant(grant) for grant in grants)
+        return bearer_request(fixture.database.write_now(api_keys.create, "k", given, user_id)[1])
+
+    assert await users_of(request(cookie=fixture.cookies[Role.operator])) == {owner}
+    assert await users_of(request(cookie=fixture.cookies[Role.admin])) is None
+    assert await users_of(key("viewer")) is None
+    assert await users_of(key("viewer@updates")) is None
+    assert await users_of(key(f"viewer@updates:{owner}", f"viewer@updates:{other}")) == {owner, other}
+    assert await users_of(key("admin", user_id=owner)) == {owner}
+    assert await fixture.admits(key("viewer@commands"), Access.team_read) == 403
 
 
 async def test_own_resources_need_a_user(fixture: AccessFixture) -> None:
