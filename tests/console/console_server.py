@@ -13,7 +13,7 @@ from restante.database.connection import Connection
 from restante.database.queries import Query
 from restante.delivery.log.signals import Signal
 from restante.delivery.outbox import outbox
-from restante.identity import api_keys
+from restante.identity import api_keys, secret_tokens
 from restante.identity.grants import Grants, Role, checked_grants, parse_grant
 from restante.identity.people import sessions, users
 from restante.server.config.setting_types import CommaList
@@ -34,6 +34,7 @@ _FAIL = Query(
     "UPDATE device_update_outbox SET status = 'FAILED', attempts = 5, failure_reason = 'there is no device 7' "
     "WHERE id = (SELECT max(id) FROM device_update_outbox) RETURNING id",
 )
+_OUTDATE = Query("outdate", "UPDATE sessions SET confirmed_at = 1 WHERE token_hash = :token_hash")
 _TOKEN = re.compile(r'name="form_token" value="([^"]+)"')
 _MODELS = ("Edge gateway 4", "Edge gateway 4", "Till printer", "Lift controller")
 
@@ -111,6 +112,11 @@ class ConsoleServer:
         grants = checked_grants([parse_grant("viewer@updates")])
         return self.database.write_now(api_keys.create, f"updates {uuid4().hex[:6]}", grants)[0]
 
+    def outdate_password(self, session: str) -> None:
+        """Make the time at which the person of the session gave the password long ago."""
+        digest = secret_tokens.digest(session)
+        self.database.write_now(lambda conn: conn.run(_OUTDATE, token_hash=digest))
+
     def session(self, name: str) -> str:
         """The cookie value of a new session of the person."""
         return self.database.write_now(sessions.start, self.user_ids[name], SESSION_SECONDS)
@@ -125,6 +131,7 @@ class ConsoleClient:
         cookies = {SESSION_COOKIE: session} if session else {}
         self.http = httpx.Client(base_url=base_url, cookies=cookies, timeout=60, headers={"accept": "text/html"})
         self.origin = base_url
+        self.session = session or ""
 
     def __enter__(self) -> "ConsoleClient":
         return self

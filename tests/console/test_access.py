@@ -65,6 +65,7 @@ def filled(server: ConsoleServer) -> Filled:
             "key_id": str(server.add_updates_key()),
             "cert_id": "1",
             "ca_id": "1",
+            "group_id": "1",
         },
     )
 

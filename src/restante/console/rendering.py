@@ -27,9 +27,10 @@ ASSETS_PATH = "/console/assets/"
 STATE_KINDS = {
     "ok": "ok", "active": "ok", "DELIVERED": "ok", "delivered": "ok", "issued": "ok", "ready": "ok",
     "succeeded": "ok", "acknowledged": "ok", "connected": "ok", "applied": "ok", "up": "ok", "wrapped": "ok",
-    "dispatched": "busy", "leased": "busy", "running": "busy", "acked": "busy", "fetched": "busy",
+    "dispatched": "busy", "leased": "busy", "running": "busy", "acked": "busy", "fetched": "busy", "current": "ok",
     "PENDING": "wait", "pending": "wait", "pending_approval": "wait", "waiting": "wait", "scheduled": "wait",
-    "warning": "warn", "suspended": "warn", "overdue": "warn", "expiring": "warn", "stuck": "warn", "paused": "warn",
+    "warning": "warn", "behind": "warn",
+    "suspended": "warn", "overdue": "warn", "expiring": "warn", "stuck": "warn", "paused": "warn",
     "FAILED": "bad", "failed": "bad", "problem": "bad", "expired": "bad", "errored": "bad", "away": "bad",
     "rejected": "bad", "broken": "bad",
     "revoked": "off", "cancelled": "off", "removed": "off", "superseded": "off", "never": "off", "off": "off",

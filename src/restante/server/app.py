@@ -25,6 +25,7 @@ from restante.console.pages import ConsoleParts, PageSet
 from restante.console.rates import Rates
 from restante.console.rendering import Rendering
 from restante.console.views.devices import DevicePages
+from restante.console.views.fleet import FleetPages
 from restante.console.views.keys import KeyPages
 from restante.console.views.outbox import OutboxPages
 from restante.console.views.overview import OverviewPages
@@ -202,7 +203,8 @@ class Node:
         emit = self.outbox.emit if self.settings.signal_aliases else without_aliases(self.outbox.emit)
         page_sets: list[PageSet] = [
             SystemPages(facts),
-            DevicePages(emit, self.outbox.emit),
+            FleetPages(self.updates.presence),
+            DevicePages(self.updates.presence, emit, self.outbox.emit),
             OutboxPages(self.outbox.sources()),
             PeoplePages(),
             KeyPages(),

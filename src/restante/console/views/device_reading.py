@@ -16,6 +16,7 @@ from restante.identity.grants import AllowedIds
 from restante.identity.people import users
 from restante.updates.devices import devices
 from restante.updates.devices.devices import Device
+from restante.updates.fleet.device_rows import DeviceRow, rows_of
 from restante.updates.install import install_configs
 from restante.updates.install.install_configs import ConfigVersion, ConfigVersionDetail, InstallConfig
 from restante.updates.pki import assignments, authorities, certificates
@@ -44,6 +45,7 @@ class DeviceDetail:
     """`certificate_choices`, `authority_choices`: what can be assigned, for people who may."""
 
     device: Device
+    row: DeviceRow
     owner: str
     config: InstallConfig | None
     versions: list[ConfigVersion]
@@ -84,6 +86,7 @@ def detail_of(conn: Connection, device: Device, with_choices: bool) -> DeviceDet
     authority_choices = authorities.list_of_user(conn, device.user_id, choices).items if with_choices else []
     return DeviceDetail(
         device=device,
+        row=rows_of(conn, [device.id])[0],
         owner="" if owner is None else owner.email,
         config=config,
         versions=_versions(conn, device, 0 if config is None else config.version),

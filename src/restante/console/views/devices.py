@@ -8,11 +8,15 @@ from restante.console.pages import ConsoleRequest, Hit, Needs, Pages, PageSet
 from restante.console.views.device_reading import DeviceDetail, config_change, detail_of, find_device
 from restante.core.decoding import DIGITS
 from restante.core.errors import BadInput, RestanteError
+from restante.delivery.device_presence import DevicePresence
 from restante.delivery.log.signals import TYPE_CHARACTERS_MAX, Emit
 from restante.identity.grants import Area, Role
+from restante.identity.tags import check_tag
 from restante.updates.devices import devices
 from restante.updates.devices.devices import Device
 from restante.updates.devices.routes_signals import SignalRequest, send_signal
+from restante.updates.fleet.routes_fleet_list import with_last_poll
+from restante.updates.fleet.routes_groups import change_tag
 from restante.updates.install import install_configs
 from restante.updates.install.install_configs import ConfigEdit
 from restante.updates.install.install_items import checked_installs
@@ -29,8 +33,9 @@ READ, OPERATE = Needs(Area.updates), Needs(Area.updates, Role.operator)
 class DevicePages(PageSet):
     needs = READ
 
-    def __init__(self, emit: Emit, emit_own: Emit) -> None:
+    def __init__(self, presence: DevicePresence, emit: Emit, emit_own: Emit) -> None:
         """`emit` sends the signals of the server's own changes, `emit_own` those that an application defines."""
+        self._presence = presence
         self._emit = emit
         self._emit_own = emit_own
 
@@ -38,6 +43,8 @@ class DevicePages(PageSet):
         one = PATH + "/{device_id}"
         return [
             pages.get(one, self.show, READ),
+            pages.post(one + "/tags", self.add_tag, OPERATE),
+            pages.post(one + "/tags/remove", self.remove_tag, OPERATE),
             pages.get(one + "/config/new", self.show_config_form, OPERATE),
             pages.post(one + "/config/new", self.put_config, OPERATE),
             pages.get(one + "/config/{version}", self.show_version, READ),
@@ -98,6 +105,16 @@ class DevicePages(PageSet):
         edit = ConfigEdit(device.user_id, device.id, request.actor, None, expected)
         await request.write(install_configs.restore, self._emit, edit, request.path_id("version"))
         return request.redirect(path_of(device.id), done="config-stored")
+
+    async def add_tag(self, request: ConsoleRequest) -> ApiResponse:
+        device, tag = await self._device(request), check_tag(request.form.text("tag", 100).strip())
+        await request.write(change_tag, device.user_id, device.id, tag, request.actor, is_added=True)
+        return request.redirect(path_of(device.id), done="tag-added")
+
+    async def remove_tag(self, request: ConsoleRequest) -> ApiResponse:
+        device, tag = await self._device(request), check_tag(request.form.text("tag", 100))
+        await request.write(change_tag, device.user_id, device.id, tag, request.actor, is_added=False)
+        return request.redirect(path_of(device.id), done="tag-removed")
 
     async def send_signal(self, request: ConsoleRequest) -> ApiResponse:
         device, form = await self._device(request), request.form
@@ -182,6 +199,7 @@ class DevicePages(PageSet):
             http_status=200 if problem is None else problem.status,
             device=device,
             detail=detail,
+            row=with_last_poll(detail.row, self._presence),
             path=path_of(device.id),
             may_operate=self._may_operate(request, device),
             now_ms=request.parts.rendering.now_ms(),

@@ -1,5 +1,7 @@
 """The overview: what needs attention first, then rates and backlogs, then the nodes."""
 
+import math
+import time
 from collections.abc import Sequence
 
 from restante.console.live import CLOCK, COMMANDS, EVENTS, UPDATES
@@ -13,6 +15,8 @@ from restante.web.response import ApiResponse
 from restante.web.routes import Route
 
 SEARCH_CHARACTERS_MAX = 200
+ATTENTION_SECONDS = 1.0
+ATTENTION_KEPT_MAX = 1000
 _ORDER = ("away", "failed", "problem", "errored", "stuck", "overdue", "expiring", "waiting")
 
 
@@ -23,12 +27,15 @@ class OverviewPages(PageSet):
         self._page_sets = page_sets
         self._rates = rates
         self._facts = facts
+        self._attention: dict[tuple[int, str | None], tuple[float, list[Attention]]] = {}
 
     def routes(self, pages: Pages) -> list[Route]:
         return [pages.get("", self.show, None), pages.get("/search", self.search, None)]
 
     async def show(self, request: ConsoleRequest) -> ApiResponse:
-        attention = [item for each, narrowed in self._open_sets(request) for item in await each.attention(narrowed)]
+        attention = [
+            item for each, narrowed in self._open_sets(request) for item in await self._attention_of(each, narrowed)
+        ]
         attention.sort(key=_rank)
         return request.render(
             "overview.html",
@@ -57,6 +64,17 @@ class OverviewPages(PageSet):
         if len(hits) == 1:
             return request.redirect(hits[0].path)
         return request.render("search.html", section="", title="Search", text=text, hits=hits, root=ROOT)
+
+    async def _attention_of(self, page_set: PageSet, request: ConsoleRequest) -> list[Attention]:
+        """What the page set reports. All open overviews of people who may see the same share one reading."""
+        key, now = (id(page_set), request.allowed.as_json()), time.monotonic()
+        read_at, items = self._attention.get(key, (-math.inf, []))
+        if now - read_at >= ATTENTION_SECONDS:
+            items = await page_set.attention(request)
+            if len(self._attention) >= ATTENTION_KEPT_MAX:
+                self._attention.clear()
+            self._attention[key] = (now, items)
+        return items
 
     def _open_sets(self, request: ConsoleRequest) -> list[tuple[PageSet, ConsoleRequest]]:
         """The page sets that are open to the person, each with a request limited to what they may see there."""

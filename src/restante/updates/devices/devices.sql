@@ -5,7 +5,8 @@ WHERE d.user_id = :user_id AND d.device_public_id = :device_public_id
 
 -- name: by_public_id
 -- Devices of several users may have the same public id.
-SELECT * FROM user_devices WHERE device_public_id = :device_public_id ORDER BY id LIMIT :limit
+SELECT d.*, p.last_seen_at FROM user_devices AS d LEFT JOIN device_presence AS p ON p.device_id = d.id
+WHERE d.device_public_id = :device_public_id ORDER BY d.id LIMIT :limit
 
 -- name: insert_device
 -- Stores a device at its first registration.

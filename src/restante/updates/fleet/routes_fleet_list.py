@@ -87,7 +87,7 @@ class FleetListRoutes:
         wanted = filter_of(request, "limit", "after")
         limit = request.query_int("limit", LIMIT_DEFAULT, 1, LIMIT_MAX)
         page = await self._database.read(selection.page, wanted, request.query_text("after"), limit, request.allowed)
-        return FleetPage([self._with_memory(row) for row in page.items], page.next)
+        return FleetPage([with_last_poll(row, self._presence) for row in page.items], page.next)
 
     async def counts(self, request: ApiRequest) -> Counts:
         """A count ends at 10,000 examined devices; then `is_exact` is false."""
@@ -112,25 +112,26 @@ class FleetListRoutes:
     async def _pages(self, wanted: DeviceFilter, first: FleetPage, users: AllowedIds) -> AsyncIterator[list[DeviceRow]]:
         page = first
         while True:
-            yield [self._with_memory(row) for row in page.items]
+            yield [with_last_poll(row, self._presence) for row in page.items]
             if page.next is None:
                 return
             page = await self._database.read(selection.page, wanted, page.next, EXPORT_STEP, users)
 
-    def _with_memory(self, row: DeviceRow) -> DeviceRow:
-        """The row with the last poll that this server remembers, if it is newer than the stored one."""
-        seen = self._presence.last_seen(row.id)
-        if seen is None or row.status == "revoked":
-            return row
-        stored = 0 if row.last_seen_at is None else parse_iso(row.last_seen_at, "last_seen_at")
-        if stored >= int(seen * 1000):
-            return row
-        return msgspec.structs.replace(
-            row,
-            last_seen_at=iso_precise(int(seen * 1000)),
-            overdue_at=iso_precise(self._presence.overdue_at_ms(row.id, seen)),
-            is_overdue=False,
-        )
+
+def with_last_poll(row: DeviceRow, presence: DevicePresence) -> DeviceRow:
+    """The row with the last poll that this server remembers, if it is newer than the stored one."""
+    seen = presence.last_seen(row.id)
+    if seen is None or row.status == "revoked":
+        return row
+    stored = 0 if row.last_seen_at is None else parse_iso(row.last_seen_at, "last_seen_at")
+    if stored >= int(seen * 1000):
+        return row
+    return msgspec.structs.replace(
+        row,
+        last_seen_at=iso_precise(int(seen * 1000)),
+        overdue_at=iso_precise(presence.overdue_at_ms(row.id, seen)),
+        is_overdue=False,
+    )
 
 
 def filter_of(request: ApiRequest, *others: str) -> DeviceFilter:

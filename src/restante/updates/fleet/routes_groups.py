@@ -101,18 +101,18 @@ class GroupRoutes:
 
     async def add_tag(self, request: ApiRequest) -> TagList:
         """All tags of the device. Adding a tag that the device has changes nothing."""
-        return await self._database.write(_change_tag, *_tag_of(request), request.actor, is_added=True)
+        return await self._database.write(change_tag, *_tag_of(request), request.actor, is_added=True)
 
     async def remove_tag(self, request: ApiRequest) -> TagList:
         """All tags of the device. Removing a tag that the device does not have changes nothing."""
-        return await self._database.write(_change_tag, *_tag_of(request), request.actor, is_added=False)
+        return await self._database.write(change_tag, *_tag_of(request), request.actor, is_added=False)
 
 
 def _tag_of(request: ApiRequest) -> tuple[int, int, str]:
     return request.path_id("user_id"), request.path_id("device_id"), check_tag(request.path_text("tag"))
 
 
-def _change_tag(conn: Connection, user_id: int, device_id: int, tag: str, actor: str, *, is_added: bool) -> TagList:
+def change_tag(conn: Connection, user_id: int, device_id: int, tag: str, actor: str, *, is_added: bool) -> TagList:
     get_owned_device(conn, user_id, device_id)
     change = tags.add if is_added else tags.remove
     if change(conn, "device", device_id, tag):
