@@ -14,6 +14,7 @@ from tests.console.console_server import ConsoleServer
 
 EVERYONE = ("admin", "fleet", "site", "approver", "bank", "viewer")
 FLEET = ("admin", "fleet")
+COMMANDS = ("admin", "site", "approver")
 ANY_ADMIN = ("admin", "fleet")
 # Routes without a session: the redirect of the root, the sign-in page, assets.
 OPEN = {"GET /", "GET /console/sign-in", "POST /console/sign-in", "GET /console/assets/{name}"}
@@ -34,6 +35,9 @@ RULES = [
     Rule("/console/sign-out", EVERYONE),
     Rule("/console/devices", FLEET),
     Rule("/console/outbox", FLEET),
+    Rule("/console/audit/verify", ("admin",)),
+    Rule("/console/commands/new", ("admin", "site", "approver")),
+    *(Rule(f"/console/{name}", COMMANDS) for name in ("sites", "miners", "commands", "approvals", "audit")),
     Rule("/console/people", ANY_ADMIN),
     Rule("/console/keys", ANY_ADMIN),
     Rule("/console/settings", ("admin",)),
@@ -54,6 +58,7 @@ class Filled(NamedTuple):
 @pytest.fixture(scope="module")
 def filled(server: ConsoleServer) -> Filled:
     device_id = server.add_full_device()
+    edge = server.add_edge_resources()
     target = server.add_person("target", "viewer@updates:1")
     return Filled(
         server,
@@ -66,6 +71,11 @@ def filled(server: ConsoleServer) -> Filled:
             "cert_id": "1",
             "ca_id": "1",
             "group_id": "1",
+            "site_id": str(edge.site_id),
+            "miner_id": str(edge.miner_id),
+            "rule_id": str(edge.rule_id),
+            "command_id": edge.pending_id,
+            "change": "disable",
         },
     )
 

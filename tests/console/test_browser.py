@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.console.browser import TIMEOUT_MS, check_accessibility
 from tests.console.console_server import ConsoleServer
 from tests.identity.people_and_devices import PASSWORD
+from tests.server.edge_resources import APPROVED_TYPE
 
 pytestmark = pytest.mark.slow
 
@@ -22,6 +23,7 @@ def paths(server: ConsoleServer) -> list[str]:
     """Every page, with something on it."""
     device_id = server.add_full_device("shown")
     row_id = server.add_failed_row(device_id)
+    edge = server.add_edge_resources()
     device, person, key = f"/console/devices/{device_id}", server.user_ids["fleet"], server.add_key()
     return [
         "/console",
@@ -33,6 +35,14 @@ def paths(server: ConsoleServer) -> list[str]:
         f"{device}/config/new",
         "/console/outbox",
         f"/console/outbox/{row_id}",
+        "/console/sites",
+        f"/console/sites/{edge.site_id}",
+        f"/console/miners/{edge.miner_id}",
+        "/console/commands",
+        f"/console/commands/{edge.command_id}",
+        "/console/commands/new?command_type=POOL_SET",
+        "/console/approvals",
+        "/console/audit",
         "/console/people",
         f"/console/people/{person}",
         "/console/keys",
@@ -93,6 +103,43 @@ def test_fleet_operator_finds_a_late_device_sends_a_config_and_revokes_it(
     page.get_by_role("button", name="Confirm").click()
     expect(page.get_by_role("status")).to_contain_text("The device is revoked")
     expect(page.get_by_role("button", name="Revoke")).to_have_count(0)
+
+
+def test_site_operator_sends_a_command_and_another_person_approves_it(server: ConsoleServer, page_as: PageAs) -> None:
+    edge = server.add_edge_resources()
+    page = page_as("site")
+    page.goto(f"/console/sites/{edge.site_id}")
+    page.get_by_role("link", name="New command").click()
+    page.get_by_label("Type", exact=True).select_option(APPROVED_TYPE)
+    page.get_by_role("button", name="Choose").click()
+    page.get_by_label("Target").select_option(f"{edge.site_id}:{edge.miner_id}")
+    page.get_by_label("Reason").fill("the fan is loud")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("status")).to_contain_text("The command is created")
+    expect(page.locator("#command-why")).to_contain_text("approval")
+    expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    address = page.url.partition("?")[0]
+    approver = page_as("approver")
+    approver.goto("/console/approvals")
+    command_id = address.rpartition("/")[2]
+    approver.get_by_role("button", name=f"Approve {command_id}").click()
+    expect(approver.get_by_role("status")).to_contain_text("The command is approved")
+    # The page of the operator shows it without being loaded again.
+    expect(page.locator("#command-state")).to_contain_text("pending")
+    expect(page.locator("#command-life")).to_contain_text("approver@example.com")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#command-state")).to_contain_text("cancelled")
+
+
+def test_audit_trail_is_filtered_and_verified(server: ConsoleServer, page_as: PageAs) -> None:
+    edge = server.add_edge_resources()
+    page = page_as("admin")
+    page.goto("/console/audit")
+    page.get_by_label("Command", exact=True).fill(edge.command_id)
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("#audit-rows")).to_contain_text(edge.command_id)
+    page.get_by_role("button", name="Verify all chains").click()
+    expect(page.get_by_role("status")).to_contain_text("The audit trail is unbroken")
 
 
 def test_viewer_without_rights_sees_an_empty_overview_and_no_sections(page_as: PageAs) -> None:

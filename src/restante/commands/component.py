@@ -126,7 +126,7 @@ class CommandsComponent(PollComponent):
     ) -> None:
         self._database = database
         self._tokens = tokens
-        self._options = options
+        self.options = options
         self.trail = AuditTrail(master_key.derive_key(KEY_PURPOSE))
         self.box = SecretBox(master_key)
         self.counters = CommandCounters()
@@ -160,7 +160,7 @@ class CommandsComponent(PollComponent):
         self.wake_coordinator.join(node_name, send)
 
     def routes(self) -> list[Route]:
-        database, options = self._database, self._options
+        database, options = self._database, self.options
         ingest = TelemetryIngest(
             database,
             self.rules,
@@ -185,9 +185,9 @@ class CommandsComponent(PollComponent):
         ]
 
     def _legacy_routes(self, ingest: TelemetryIngest) -> list[Route]:
-        if not self._options.is_legacy_api_served:
+        if not self.options.is_legacy_api_served:
             return []
-        return LegacyRoutes(self.poll, self.acks, ingest, self._options.body_bytes_max).routes()
+        return LegacyRoutes(self.poll, self.acks, ingest, self.options.body_bytes_max).routes()
 
     def fast_handlers(self) -> Mapping[bytes, FastHandler]:
         return {fast_poll.TARGET: FastPoll(self.poll, self._tokens)}
@@ -206,12 +206,12 @@ class CommandsComponent(PollComponent):
 
     def sweeps(self) -> list[Sweep]:
         return [
-            partial(telemetry.delete_beyond, history_records=self._options.telemetry_history_records),
+            partial(telemetry.delete_beyond, history_records=self.options.telemetry_history_records),
             makers.delete_old,
         ]
 
     async def start(self) -> None:
-        await self._database.write(approval_policy.store_initial, self.trail, self._options.approval)
+        await self._database.write(approval_policy.store_initial, self.trail, self.options.approval)
 
     def commit_event_handlers(self) -> Mapping[type, EventHandler]:
         return {

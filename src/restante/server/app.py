@@ -24,12 +24,15 @@ from restante.console.live import Live
 from restante.console.pages import ConsoleParts, PageSet
 from restante.console.rates import Rates
 from restante.console.rendering import Rendering
+from restante.console.views.audit import AuditPages
+from restante.console.views.commands import CommandPages
 from restante.console.views.devices import DevicePages
 from restante.console.views.fleet import FleetPages
 from restante.console.views.keys import KeyPages
 from restante.console.views.outbox import OutboxPages
 from restante.console.views.overview import OverviewPages
 from restante.console.views.people import PeoplePages
+from restante.console.views.sites import SitePages
 from restante.console.views.system import SystemPages
 from restante.database import copy_tables
 from restante.database.clock import DatabaseClock
@@ -198,7 +201,7 @@ class Node:
             Live(),
             self.settings.console_confirm_minutes * 60,
         )
-        facts = server_facts(self)
+        facts, commands = server_facts(self), self.commands
         self.rates = Rates(facts, parts.live)
         emit = self.outbox.emit if self.settings.signal_aliases else without_aliases(self.outbox.emit)
         page_sets: list[PageSet] = [
@@ -206,6 +209,9 @@ class Node:
             FleetPages(self.updates.presence),
             DevicePages(self.updates.presence, emit, self.outbox.emit),
             OutboxPages(self.outbox.sources()),
+            CommandPages(commands.trail, commands.options.for_creation(commands.box), commands.options.for_claims()),
+            SitePages(commands.trail, commands.box, commands.options.rates, commands.options.telemetry_history_records),
+            AuditPages(commands.trail, commands.heads.remembered),
             PeoplePages(),
             KeyPages(),
         ]
