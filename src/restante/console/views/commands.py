@@ -1,6 +1,7 @@
 """Commands: by state, one with every attempt and its history, a form for each type, and the inbox of approvals."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -20,7 +21,7 @@ from restante.console.live import COMMANDS
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Needs, Pages, PageSet
 from restante.console.rendering import pretty
-from restante.console.schema_forms import fields_of, value_of
+from restante.console.schema_forms import FormField, fields_of, value_of
 from restante.core.commands.command_states import State
 from restante.core.decoding import INT64_MAX, decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
@@ -200,7 +201,7 @@ class CommandPages(PageSet):
             command_type=command_type,
             choices=await request.read(_choices, request.allowed),
             values=values,
-            fields=fields_of(params_schema(command_type), given, named, _PARAM_PREFIX),
+            fields=_fields(command_type, given, named),
             problem="" if problem is None else problem.message,
         )
 
@@ -243,6 +244,13 @@ def _choices(conn: Connection, allowed: Any = ALL_IDS) -> list[tuple[sites.Site,
     return [(site, miners.list_page(conn, site.id, None, PageRequest(CHOICES_MAX, 0), allowed).items) for site in found]
 
 
+def _fields(command_type: str, given: dict[str, str], problem: BadInput | None) -> list[FormField]:
+    """The fields of the type's parameters. What only the collector may read is not shown again."""
+    secret = {_PARAM_PREFIX + name for name in COMMAND_TYPES[command_type].secret_params if name.endswith("password")}
+    fields = fields_of(params_schema(command_type), given, problem, _PARAM_PREFIX)
+    return [replace(each, type="password", value="") if each.name in secret else each for each in fields]
+
+
 def _body(form: Form, command_type: str) -> CreationBody:
     """The request that the form stands for: for one miner (`site:miner`), or for all miners of a site (`site:`)."""
     site, _, miner = form.required("target", 60).partition(":")
@@ -280,12 +288,16 @@ _STEP_KINDS = {
 }
 
 
+# What the facts of the command show already, and what says nothing to a person.
+_ON_THE_PAGE = ("command_type", "zone_id", "miner_id", "priority", "params_sha256", "lease_until", "expires_at")
+
+
 def _step(row: Any) -> tuple[str, str, str, str]:
     """A row of the audit trail as a step of the timeline."""
     kind = _STEP_KINDS.get(row.to_state or "", "wait")
     if row.event.endswith(("refused", "rejected")):
         kind = "warn"
-    change = f": {row.from_state} → {row.to_state}" if row.to_state and row.from_state != row.to_state else ""
+    change = f": {row.from_state} → {row.to_state}" if row.from_state and row.from_state != row.to_state else ""
     detail = ", ".join(f"{name} {value}" for name, value in _plain(row.detail))
     return kind, f"{row.event}{change}, by {row.actor}", row.at, detail
 
@@ -295,7 +307,8 @@ def _plain(detail: msgspec.Raw) -> list[tuple[str, Any]]:
     values = msgspec.json.decode(detail)
     if not isinstance(values, dict):
         return []
-    return [(name, value) for name, value in values.items() if isinstance(value, str | int | float) and value != ""]
+    shown = [(name, value) for name, value in values.items() if name not in _ON_THE_PAGE]
+    return [(name.replace("_", " "), value) for name, value in shown if isinstance(value, str | int | float)]
 
 
 def _snapshots(command: CommandDetail) -> Any:
