@@ -41,6 +41,7 @@ class EdgeResources(NamedTuple):
     approval_id: str
     pending_id: str
     rule_id: int
+    tag: str = "pilot"
 
     def for_route(self, route: Route) -> "EdgeResources":
         """The resources with the command that the route can act on."""
