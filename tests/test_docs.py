@@ -136,7 +136,7 @@ def register(operator: Client, prepared: PreparedData) -> dict[str, Any]:
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
     """A server with a poll interval of one second, one registered device, and the page's client for it."""
     prepared = prepare_data(tmp_path / "data")
-    every_second = ("--poll-interval-seconds", "1", "--rollout-poll-interval-seconds", "1")
+    every_second = ("--poll-interval-seconds", "1", "--boost-poll-interval-seconds", "1")
     with running_server(prepared.data, *every_second) as server:
         operator = Client(server.port, prepared.key)
         registered = register(operator, prepared)

@@ -169,7 +169,7 @@ BODIES: dict[tuple[str, str], list[Body]] = {
         )
     ],
     ("POST", _DEVICE + "/signals"): [_fixed(type="app.hello", ref={"a": 1})],
-    ("PUT", "/apiv1/rollout"): [_fixed(for_seconds=60, interval_seconds=15)],
+    ("PUT", "/apiv1/poll-boost"): [_fixed(for_seconds=60, interval_seconds=15)],
     **{route: [_edge_body(body) for body in bodies] for route, bodies in EDGE_BODIES.items()},
     **{route: [_event_body(body) for body in bodies] for route, bodies in EVENT_BODIES.items()},
 }

@@ -33,10 +33,10 @@ from restante.updates.pki.assignments import WrapsPending
 from restante.updates.pki.routes_authorities import AccountRoutes, AuthorityRoutes
 from restante.updates.pki.routes_certificates import CertificateRoutes
 from restante.updates.pki.wrapping import WrapWorker
-from restante.updates.polling import fast_poll, rollout
+from restante.updates.polling import fast_poll, poll_boost
 from restante.updates.polling.fast_poll import FastPoll
 from restante.updates.polling.poll import PollOptions, UpdatesPoll
-from restante.updates.polling.rollout import RolloutChanged
+from restante.updates.polling.poll_boost import PollBoostChanged
 from restante.updates.polling.routes import PollRoutes
 from restante.updates.signal_types import without_aliases
 from restante.web.access import AccessControl
@@ -141,21 +141,21 @@ class UpdatesComponent(PollComponent):
         return {
             SignalsPublished: self.poll.published_here,
             LogAdvanced: lambda event: self.poll.published_elsewhere(event.device_id, Position(event.ms, event.n)),
-            RolloutChanged: self._set_rollout,
+            PollBoostChanged: self._set_boost,
             WrapsPending: lambda _: self.wrap_worker.wake(),
             ForeignCommit: lambda _: self.wrap_worker.wake(),
         }
 
-    def _set_rollout(self, event: RolloutChanged) -> None:
-        if not isinstance(event.rollout, UnsetType):
-            self.poll.rollout = event.rollout
+    def _set_boost(self, event: PollBoostChanged) -> None:
+        if not isinstance(event.boost, UnsetType):
+            self.poll.boost = event.boost
 
     def recheck(self) -> None:
         super().recheck()
         self.wrap_worker.wake()
 
     async def catch_up(self) -> None:
-        self.poll.rollout = await self._database.read(rollout.current)
+        self.poll.boost = await self._database.read(poll_boost.current)
 
     def metrics(self) -> Iterable[MetricSample]:
         counters = self.poll.counters

@@ -45,7 +45,7 @@ TAGS = {
     "certificate authorities": "A user's certificate authorities, and the devices that trust them.",
     "accounts": "A user's accounts, through which certificates are issued.",
     "signals": "Signals that an application sends to a device.",
-    "fleet": "All devices together: the outboxes and the rollout.",
+    "fleet": "All devices together: the outboxes and the poll boost.",
     "collector": "What a collector calls: the poll for commands, ACKs, telemetry and safety events.",
     "older collectors": "The older API of collectors: the same poll, ACKs and telemetry in another form.",
     "telemetry": "The telemetry that collectors reported, for operators.",

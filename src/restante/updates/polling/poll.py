@@ -26,7 +26,7 @@ from restante.delivery.log.log_reader import LogSource, ReadResult
 from restante.delivery.long_poll import ParkedPoll, RateLimitedPoll
 from restante.delivery.presence import Presence
 from restante.delivery.waiter_registry import Waiter, WaiterRegistry
-from restante.updates.polling.rollout import Rollout
+from restante.updates.polling.poll_boost import PollBoost
 
 log = structlog.get_logger()
 
@@ -50,8 +50,8 @@ Reply = Callable[[PollResult | RestanteError], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollOptions:
     interval_seconds: int
-    rollout_interval_seconds: int
-    rollout_window_seconds: int
+    boost_interval_seconds: int
+    boost_window_seconds: int
     rate_per_second: float
     burst: int
     retry_after_spread_seconds: int
@@ -138,20 +138,20 @@ class UpdatesPoll(RateLimitedPoll[DevicePoll, PollResult | RestanteError]):
         self.options = options
         self.counters = PollCounters()
         self.waiters = DeviceWaiters(self._read_again, options.recipients_max)
-        self.rollout: Rollout | None = None
+        self.boost: PollBoost | None = None
         self._reader = reader
         self._new_signals: dict[int, _NewSignals] = {}
         # How many reads are under way for each device.
         self._reading: dict[int, int] = {}
-        self._rollout_from = b""
+        self._boost_from = b""
         self.tick(self.now)
 
     def tick(self, now: float) -> None:
         super().tick(now)
-        if self.rollout is not None and self.rollout.until <= now:
-            self.rollout = None
+        if self.boost is not None and self.boost.until <= now:
+            self.boost = None
         # Milliseconds have thirteen digits until the year 2286: comparing the text compares the numbers.
-        self._rollout_from = b"%013d" % int((now - self.options.rollout_window_seconds) * 1000)
+        self._boost_from = b"%013d" % int((now - self.options.boost_window_seconds) * 1000)
 
     def admit_idle(self, device_id: int, cursor: bytes) -> int | None:
         """Count and admit a poll that does not wait, if memory alone shows that there is no new signal.
@@ -166,11 +166,11 @@ class UpdatesPoll(RateLimitedPoll[DevicePoll, PollResult | RestanteError]):
         return self.interval_seconds(device_id, cursor)
 
     def interval_seconds(self, device_id: int, cursor: bytes) -> int:
-        """When the device should poll again: sooner during a rollout, and while its newest signal is young."""
+        """When the device should poll again: sooner during a poll boost, and while its newest signal is young."""
         options = self.options
-        base = options.interval_seconds if cursor < self._rollout_from else options.rollout_interval_seconds
-        if self.rollout is not None:
-            base = min(base, self.rollout.interval_seconds)
+        base = options.interval_seconds if cursor < self._boost_from else options.boost_interval_seconds
+        if self.boost is not None:
+            base = min(base, self.boost.interval_seconds)
         return poll_interval_seconds(device_id, self.now, base)
 
     def start(self, device_id: int, cursor: bytes | None, limit: int, waits: bool, reply: Reply) -> DevicePoll:
