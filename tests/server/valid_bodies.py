@@ -169,6 +169,10 @@ BODIES: dict[tuple[str, str], list[Body]] = {
         )
     ],
     ("POST", _DEVICE + "/signals"): [_fixed(type="app.hello", ref={"a": 1})],
+    ("POST", "/apiv1/outbox/bulk"): [
+        lambda _, resources: {"action": "retry", "filter": {"device_id": resources.device_id}, "rate_per_second": 5}
+    ],
+    ("POST", "/apiv1/jobs/{job_id}/deny"): [_fixed(reason="not now")],
     ("PUT", "/apiv1/poll-boost"): [_fixed(for_seconds=60, interval_seconds=15)],
     **{route: [_edge_body(body) for body in bodies] for route, bodies in EDGE_BODIES.items()},
     **{route: [_event_body(body) for body in bodies] for route, bodies in EVENT_BODIES.items()},

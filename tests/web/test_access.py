@@ -11,7 +11,15 @@ from restante.identity.grants import Grants
 from restante.identity.master_key import MasterKey
 from restante.identity.people import sessions, users
 from restante.identity.signing_keys import SigningKeys
-from restante.web.access import ROLE_NEEDED, SCOPES_NEEDED, SESSION_COOKIE, AccessControl, SessionCookie, bearer_token
+from restante.web.access import (
+    IN_PERSON,
+    ROLE_NEEDED,
+    SCOPES_NEEDED,
+    SESSION_COOKIE,
+    AccessControl,
+    SessionCookie,
+    bearer_token,
+)
 from restante.web.routes import Access
 from tests.conftest import ManualClock
 from tests.defaults import new_device_tokens
@@ -138,9 +146,7 @@ async def test_device_token_of_another_users_device_is_refused(fixture: AccessFi
     assert await fixture.admits(bearer_request(fixture.tokens.mint(fixture.owner, 999)), Access.device) == 403
 
 
-@pytest.mark.parametrize(
-    "access", [access for access in ROLE_NEEDED if access not in (Access.own_read, Access.approve_in_person)]
-)
+@pytest.mark.parametrize("access", [access for access in ROLE_NEEDED if access not in (Access.own_read, *IN_PERSON)])
 async def test_route_needs_its_role(fixture: AccessFixture, access: Access) -> None:
     needed = ROLE_NEEDED[access]
     for role in ROLES:
@@ -184,7 +190,7 @@ async def test_only_people_approve(fixture: AccessFixture) -> None:
         assert await fixture.admits(bearer_request(fixture.keys[role]), Access.approve_in_person) == 403
 
 
-@pytest.mark.parametrize("access", [access for access in ROLE_NEEDED if access is not Access.approve_in_person])
+@pytest.mark.parametrize("access", [access for access in ROLE_NEEDED if access not in IN_PERSON])
 async def test_key_of_a_user_opens_only_the_users_own_resources(fixture: AccessFixture, access: Access) -> None:
     for role in ROLES:
         user_id = fixture.users[role]

@@ -37,6 +37,7 @@ from restante.identity.people import users
 from restante.identity.signing_keys import unlock
 from restante.server import lifecycle
 from restante.server.background_services import every
+from restante.server.bulk.component import BulkComponent
 from restante.server.cluster.cluster import Cluster
 from restante.server.cluster.workers import serve_workers
 from restante.server.component_list import ComponentList
@@ -157,7 +158,7 @@ class Node:
             events.poll,
             shared_signals_options(settings),
         )
-        return [
+        components = [
             self.outbox,
             self.updates,
             self.redis,
@@ -170,6 +171,9 @@ class Node:
             self.shared_signals,
             PortalComponent(portal_facts(settings)),
         ]
+        actions = [action for component in components for action in component.job_actions()]
+        self.bulk = BulkComponent(database, actions, settings.jobs_keep_days)
+        return [*components, self.bulk]
 
     def routes(self) -> list[Route]:
         health = HealthRoutes(self.database, self.settings.data, self.settings.roles, self._unavailable)

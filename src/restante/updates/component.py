@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec import UnsetType
 
@@ -18,6 +19,8 @@ from restante.identity.devices.device_tokens import DeviceTokens
 from restante.identity.devices.refresh_key import RefreshKey
 from restante.identity.master_key import MasterKey
 from restante.identity.people.sign_in import SignIn
+from restante.jobs.actions import JobAction
+from restante.updates.bulk.outbox_actions import outbox_actions
 from restante.updates.devices.approval import Approval
 from restante.updates.devices.pages import asset_routes
 from restante.updates.devices.routes_apikeys import ApiKeyRoutes
@@ -124,6 +127,9 @@ class UpdatesComponent(PollComponent):
             *FleetRoutes(database, self._sources).routes(),
             *asset_routes(),
         ]
+
+    def job_actions(self) -> list[JobAction[Any]]:
+        return outbox_actions()
 
     def fast_handlers(self) -> Mapping[bytes, FastHandler]:
         return {fast_poll.TARGET: FastPoll(self.poll, self._tokens)}

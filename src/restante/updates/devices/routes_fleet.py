@@ -1,7 +1,7 @@
 """Routes for the whole fleet: the outboxes and their rows, and the poll boost that makes the fleet poll faster."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -15,11 +15,14 @@ from restante.delivery.outbox import outbox
 from restante.delivery.outbox.outbox import OWN_SOURCE, OutboxRow
 from restante.delivery.outbox.outbox_sources import OutboxSource, find_source
 from restante.identity.grants import Area
+from restante.updates.bulk.outbox_actions import OutboxFilter, outbox_actions
 from restante.updates.polling import poll_boost
 from restante.updates.polling.poll_boost import BOOST_SECONDS_MAX, INTERVAL_SECONDS, INTERVAL_SECONDS_MAX, PollBoost
 from restante.updates.response_format import RESPONSE_FORMAT
+from restante.web.bulk.bulk_requests import BulkHandler, BulkRequest, bulk_options
 from restante.web.paging import PAGE_QUERY, page_request_of
 from restante.web.request import ApiRequest
+from restante.web.response import ApiResponse
 from restante.web.routes import Access, Query, Route, RouteGroup
 
 STATUSES = ("PENDING", "DELIVERED", "FAILED")
@@ -33,6 +36,11 @@ _SOURCE = Query("source", "the name of the outbox; default: the server's own", {
 class PollBoostRequest(msgspec.Struct, forbid_unknown_fields=True):
     for_seconds: Annotated[int, Meta(ge=1, le=BOOST_SECONDS_MAX)]
     interval_seconds: Annotated[int, Meta(ge=1, le=INTERVAL_SECONDS_MAX)] = INTERVAL_SECONDS
+
+
+class OutboxBulkRequest(BulkRequest, kw_only=True):
+    action: Literal["retry"]
+    filter: OutboxFilter = OutboxFilter()
 
 
 class PollBoostView(msgspec.Struct):
@@ -64,6 +72,7 @@ class FleetRoutes:
     def __init__(self, database: Database, sources: Mapping[str, OutboxSource]) -> None:
         self._database = database
         self._sources = sources
+        self._bulk = BulkHandler(database, outbox_actions(), Access.fleet_operate, RESPONSE_FORMAT)
 
     def routes(self) -> list[Route]:
         group = RouteGroup(TAG, RESPONSE_FORMAT, area=Area.updates)
@@ -94,6 +103,13 @@ class FleetRoutes:
                 "Retry every FAILED row",
                 query=(_SOURCE,),
                 errors=(404,),
+            ),
+            group.post(
+                "/apiv1/outbox/bulk",
+                self.bulk,
+                Access.fleet_operate,
+                "Retry all FAILED rows that match",
+                **bulk_options({"action": "retry", "filter": {"event_kind": "install.updated"}, "dry_run": True}),
             ),
             group.get("/apiv1/poll-boost", self.show_poll_boost, Access.fleet_read, "Show the current poll boost"),
             group.put(
@@ -148,6 +164,10 @@ class FleetRoutes:
     async def retry_all(self, request: ApiRequest) -> RetryResult:
         """Retry every FAILED row; for a caller who is limited to some users, those for their devices."""
         return RetryResult(await self._retry(self._source(request), None, request.allowed.as_json()))
+
+    async def bulk(self, request: ApiRequest, body: OutboxBulkRequest) -> ApiResponse:
+        """Rows of the server's own outbox. With `dry_run`, answers how many match and shows some."""
+        return await self._bulk.handle(request, body.action, body.filter, body)
 
     def _source(self, request: ApiRequest) -> OutboxSource:
         name = request.query_text("source")
