@@ -8,28 +8,28 @@ from restante.database.database import Database
 from restante.database.errors import DatabaseError, DatabaseUnavailable
 from restante.database.queries import Query
 from restante.delivery import presence as presence_module
-from restante.delivery.presence import Presence
+from restante.delivery.device_presence import DevicePresence
 
-LAST_SEEN = Query("last_seen", "SELECT id, last_seen_at FROM user_devices ORDER BY id")
-HIDE_TABLE = Query("break", "ALTER TABLE user_devices RENAME TO gone")
-RESTORE_TABLE = Query("mend", "ALTER TABLE gone RENAME TO user_devices")
+LAST_SEEN = Query("last_seen", "SELECT device_id, last_seen_at FROM device_presence ORDER BY device_id")
+HIDE_TABLE = Query("break", "ALTER TABLE device_presence RENAME TO gone")
+RESTORE_TABLE = Query("mend", "ALTER TABLE gone RENAME TO device_presence")
 
 
-def last_seen(database: Database) -> dict[int, int | None]:
+def last_seen(database: Database) -> dict[int, int]:
     rows = database.read_now(lambda conn: conn.all(LAST_SEEN))
-    return {row["id"]: row["last_seen_at"] for row in rows}
+    return {row["device_id"]: row["last_seen_at"] for row in rows}
 
 
 async def test_collected_times_are_written_once(database: Database, device: int, other_device: int) -> None:
-    presence = Presence(database)
+    presence = DevicePresence(database)
     presence.seen = {device: 1_800_000_000.25, 999: 5.0}
     assert await presence.run_once() == 2
-    assert last_seen(database) == {device: 1_800_000_000_250, other_device: None}
+    assert last_seen(database) == {device: 1_800_000_000_250}
     assert await presence.run_once() == 0
 
 
 async def test_last_seen_time_never_moves_back(database: Database, device: int) -> None:
-    presence = Presence(database)
+    presence = DevicePresence(database)
     for at in (20.0, 10.0):
         presence.seen[device] = at
         await presence.run_once()
@@ -40,7 +40,7 @@ async def test_large_fleets_are_written_in_batches(
     database: Database, device: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(presence_module, "BATCH", 10)
-    presence = Presence(database)
+    presence = DevicePresence(database)
     presence.seen = dict.fromkeys(range(1, 26), 5.0)
     before = database.writes
     assert await presence.run_once() == 25
@@ -50,7 +50,7 @@ async def test_large_fleets_are_written_in_batches(
 async def test_times_that_were_not_written_are_kept_and_newer_ones_win(
     database: Database, device: int, other_device: int
 ) -> None:
-    presence = Presence(database)
+    presence = DevicePresence(database)
     presence.seen = {device: 5.0, other_device: 5.0}
     database.write_now(lambda conn: conn.run(HIDE_TABLE))
     begun, go_on = threading.Event(), threading.Event()

@@ -17,11 +17,13 @@ from restante.jobs import jobs
 from restante.jobs.actions import (
     Batch,
     BatchResult,
+    IdPage,
     ItemResult,
     JobAction,
     JobActions,
     JobCaller,
     JobTarget,
+    id_page,
     run_each,
 )
 from restante.jobs.jobs import JobItemView, JobRequest, JobView
@@ -58,18 +60,18 @@ class Numbers(JobTarget[Even]):
         return allowed
 
     def count(self, conn: Connection, filters: Even, allowed: AllowedIds) -> int:
-        return len(self.ids_after(conn, filters, allowed, 0, self.highest))
+        return len(self.ids_after(conn, filters, allowed, 0, self.highest).ids)
 
     def sample(self, conn: Connection, filters: Even, allowed: AllowedIds, limit: int) -> list[Any]:
-        return self.ids_after(conn, filters, allowed, 0, limit)
+        return self.ids_after(conn, filters, allowed, 0, limit).ids
 
     def newest_id(self, conn: Connection) -> int:
         return self.highest
 
-    def ids_after(self, conn: Connection, filters: Even, allowed: AllowedIds, after: int, limit: int) -> list[int]:
+    def ids_after(self, conn: Connection, filters: Even, allowed: AllowedIds, after: int, limit: int) -> IdPage:
         step = 2 if filters.even else 1
         first = after + 1 if not filters.even else after + 2 - after % 2
-        return list(range(first, self.highest + 1, step))[:limit]
+        return id_page(list(range(first, self.highest + 1, step))[:limit], limit)
 
     def record(self, conn: Connection, actor: str, event: str, detail: dict[str, Any]) -> None:
         access_audit.record_other(conn, actor, event, detail)

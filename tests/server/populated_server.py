@@ -25,6 +25,8 @@ from restante.identity.jwt.jwts import AllowedAlgorithms
 from restante.identity.people import sessions, users
 from restante.server.app import Node
 from restante.server.config.setting_types import CommaList
+from restante.updates.fleet import groups
+from restante.updates.fleet.device_filter import DeviceFilter
 from restante.updates.install import install_configs
 from restante.updates.install.install_configs import ConfigEdit
 from restante.updates.install.install_items import checked_installs
@@ -66,9 +68,11 @@ class Resources(NamedTuple):
     apikey_id: int
     person_id: int
     key_id: int
+    group_id: int
     edge: EdgeResources
     events: EventResources
     version: int = 1
+    tag: str = "pilot"
 
     @property
     def cert_id(self) -> int:
@@ -106,8 +110,11 @@ class PopulatedServer:
         apikey_id, _ = database.write_now(api_keys.create, "own", Role.viewer, user_id)
         person_id = database.write_now(users.add, f"{uuid4()}@example.com", password_hash(), Role.viewer)
         key_id, _ = database.write_now(api_keys.create, "nightly", Role.viewer)
+        saved = DeviceFilter(tag="pilot")
+        group = database.write_now(groups.create, f"group {uuid4()}", user_id, saved, "tests")
         own = (device.id, ca.id, free_ca.id, account.id, certificate.id, free_certificate.id, row_id, apikey_id)
-        return Resources(user_id, *own, person_id, key_id, self.add_edge_resources(), self.add_event_resources())
+        others = (person_id, key_id, group.id)
+        return Resources(user_id, *own, *others, self.add_edge_resources(), self.add_event_resources())
 
     def add_edge_resources(self) -> EdgeResources:
         return self.node.database.write_now(add_edge_resources, self.node)

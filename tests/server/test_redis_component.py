@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from restante.database.database import Database
+from restante.delivery.device_presence import DevicePresence
 from restante.delivery.log.log import SignalsPublished
-from restante.delivery.presence import Presence
 from restante.delivery.redis.redis_address import parse_redis_url
 from restante.identity.master_key import MasterKey
 from restante.server.redis_component import RedisComponent
@@ -29,7 +29,7 @@ class PollServer:
     def __init__(self, database: Database, url: str) -> None:
         self.database = database
         self.redis = RedisComponent(parse_redis_url(url), database, MasterKey(bytes(32)))
-        self.poll = UpdatesPoll(self.redis.reader, Presence(database), QUICK)
+        self.poll = UpdatesPoll(self.redis.reader, DevicePresence(database), QUICK)
         self.redis.invalidate_for(self.poll)
 
     async def publish(self, *abouts: object) -> SignalsPublished:

@@ -66,6 +66,8 @@ REFUSED: dict[Access, dict[str, int]] = {
     Access.read: UNAUTHENTICATED | MACHINES | OTHER_USERS,
     Access.operate: UNAUTHENTICATED | MACHINES | OTHER_USERS | ROLE_TOO_LOW | {"owner, from another origin": 403},
     Access.own_read: UNAUTHENTICATED | MACHINES | {"viewer key": 403, "admin key": 403},
+    Access.team_read: UNAUTHENTICATED | MACHINES,
+    Access.team_operate: UNAUTHENTICATED | MACHINES | ROLE_TOO_LOW | {"owner, from another origin": 403},
     Access.fleet_read: UNAUTHENTICATED
     | MACHINES
     | KEYS_OF_USERS
@@ -77,7 +79,7 @@ REFUSED: dict[Access, dict[str, int]] = {
     | {"owner": 403, "another operator": 403, "admin, from another origin": 403},
 }
 # Jobs have no owner: the role decides, for what the job may touch. The jobs of these tests are those of a site.
-REFUSED[Access.jobs_read] = UNAUTHENTICATED | MACHINES | KEYS_OF_USERS
+REFUSED[Access.jobs_read] = UNAUTHENTICATED | MACHINES
 REFUSED[Access.jobs_operate] = REFUSED[Access.jobs_read] | ROLE_TOO_LOW | {"owner, from another origin": 403}
 REFUSED[Access.jobs_approve] = REFUSED[Access.jobs_operate] | {
     "operator key": 403,
@@ -95,6 +97,8 @@ ADMITTED: dict[Access, list[str]] = {
     Access.read: ["owner", "owner's key", "viewer key", "operator key", "approver key", "admin key"],
     Access.operate: ["owner", "owner's key", "operator key", "approver key", "admin key"],
     Access.own_read: ["owner", "viewer", "admin", "owner's key", "admin's own key"],
+    Access.team_read: ["owner", "owner's key", "viewer key", "operator key", "approver key", "admin key", "admin"],
+    Access.team_operate: ["owner", "owner's key", "operator key", "approver key", "admin key", "admin"],
     Access.fleet_read: ["admin", "viewer key", "operator key", "admin key"],
     Access.fleet_operate: ["admin", "operator key", "admin key"],
     Access.administer: ["admin", "admin key"],
@@ -325,8 +329,8 @@ def test_open_routes_are_the_listed_ones() -> None:
 
 @pytest.mark.parametrize("route", GUARDED, ids=route_name)
 def test_changing_route_needs_more_than_read_access(route: Route) -> None:
-    reading = {Access.read, Access.own_read, Access.fleet_read, Access.jobs_read}
-    changing = {Access.operate, Access.fleet_operate, Access.approve, Access.approve_in_person}
+    reading = {Access.read, Access.own_read, Access.team_read, Access.fleet_read, Access.jobs_read}
+    changing = {Access.operate, Access.team_operate, Access.fleet_operate, Access.approve, Access.approve_in_person}
     changing |= {Access.administer, Access.manage_access, Access.jobs_operate, Access.jobs_approve}
     clients = {Access.client, Access.subscriber, Access.ssf_read, Access.ssf_manage}
     machines = {Access.device, Access.collector, Access.older_collector, *clients}

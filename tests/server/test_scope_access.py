@@ -4,6 +4,7 @@ The tables below state independently what each route touches; they are not deriv
 an entry fails.
 """
 
+import csv
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -41,6 +42,8 @@ ROLE_NEEDED = {
     Access.approve_in_person: Role.approver,
     Access.administer: Role.admin,
     Access.manage_access: Role.admin,
+    Access.team_read: Role.viewer,
+    Access.team_operate: Role.operator,
     Access.fleet_read: Role.viewer,
     Access.fleet_operate: Role.operator,
     Access.jobs_read: Role.viewer,
@@ -64,6 +67,16 @@ GIVEN = "grants that the caller gives: 403"
 
 TOUCHES: dict[str, dict[str, str]] = {
     "updates": {
+        "GET /apiv1/devices": LIST,
+        "GET /apiv1/devices/counts": LIST,
+        "GET /apiv1/devices/export": LIST,
+        "GET /apiv1/groups": LIST,
+        "POST /apiv1/groups": BODY,
+        "GET /apiv1/groups/{group_id}": RESOURCE,
+        "PUT /apiv1/groups/{group_id}": RESOURCE,
+        "DELETE /apiv1/groups/{group_id}": RESOURCE,
+        "PUT " + USER + "/devices/{device_id}/tags/{tag}": USERS,
+        "DELETE " + USER + "/devices/{device_id}/tags/{tag}": USERS,
         "GET /apiv1/outbox": LIST,
         "GET /apiv1/outboxes": LIST,
         "POST /apiv1/outbox/retry": LIST,
@@ -338,6 +351,8 @@ def check_filtered(fixture: Fixture, route: Route, response: httpx.Response) -> 
         shown = {item["client_id"] for item in response.json()["items"]}
         assert own.events.client_id not in shown
         assert len(shown) <= 2
+    elif route.path.startswith(("/apiv1/devices", "/apiv1/groups")):
+        check_fleet_filtered(fixture, route, response)
     elif area == "updates" and route.path == "/apiv1/outbox":
         assert {item["device_id"] for item in response.json()["data"]["items"]} == {other.device_id}
     elif area == "updates":
@@ -345,6 +360,18 @@ def check_filtered(fixture: Fixture, route: Route, response: httpx.Response) -> 
         assert (outbox["source"], outbox["failed"]) == ("server", 1)
     else:
         assert not {own.person_id, own.key_id} & {item["id"] for item in response.json()["data"]["items"]}
+
+
+def check_fleet_filtered(fixture: Fixture, route: Route, response: httpx.Response) -> None:
+    own, other = fixture.own, fixture.other
+    if route.path.endswith("/counts"):
+        assert response.json()["data"]["total"] == {"value": 1, "is_exact": True}
+    elif route.path.endswith("/export"):
+        assert [line["user_id"] for line in csv.DictReader(response.text.splitlines())] == [str(other.user_id)]
+    else:
+        shown = {item["user_id"] for item in response.json()["data"]["items"]}
+        assert shown == {other.user_id}
+        assert shown != {own.user_id}
 
 
 CHANGING = [

@@ -169,6 +169,14 @@ BODIES: dict[tuple[str, str], list[Body]] = {
         )
     ],
     ("POST", _DEVICE + "/signals"): [_fixed(type="app.hello", ref={"a": 1})],
+    ("POST", "/apiv1/groups"): [
+        lambda _, resources: {
+            "name": f"group {uuid4()}",
+            "user_id": resources.user_id,
+            "filter": {"tag": "pilot", "overdue": True},
+        }
+    ],
+    ("PUT", "/apiv1/groups/{group_id}"): [lambda *_: {"name": f"group {uuid4()}", "filter": {"status": "active"}}],
     ("POST", "/apiv1/outbox/bulk"): [
         lambda _, resources: {"action": "retry", "filter": {"device_id": resources.device_id}, "rate_per_second": 5}
     ],

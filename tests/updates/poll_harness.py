@@ -9,10 +9,10 @@ from typing import Any
 from restante.core.cursor import Position
 from restante.core.errors import RestanteError
 from restante.database.database import Database
+from restante.delivery.device_presence import DevicePresence
 from restante.delivery.log import log
 from restante.delivery.log.log import SignalsPublished
 from restante.delivery.log.log_reader import LogReader, ReadResult
-from restante.delivery.presence import Presence
 from restante.server.config import options
 from restante.server.config.settings import Settings
 from restante.updates.polling.poll import DevicePoll, PollOptions, PollResult, UpdatesPoll
@@ -107,7 +107,7 @@ class UpdatesHarness:
 
     def __init__(self, database: Database, options: PollOptions = QUICK, reader: LogReader | None = None) -> None:
         self.database = database
-        self.poll = UpdatesPoll(reader or LogReader(database), Presence(database), options)
+        self.poll = UpdatesPoll(reader or LogReader(database), DevicePresence(database), options)
         self.handles_commits = True
         self._loop = asyncio.get_running_loop()
         database.on_commit(self._pass_on)

@@ -7,15 +7,17 @@ from restante.identity import api_keys
 from restante.identity.callers import ApiKeyCaller, Caller, ClientCaller, DeviceCaller, Person, Role
 from restante.identity.clients import client_tokens
 from restante.identity.devices.device_tokens import DeviceTokens
-from restante.identity.grants import Grants
+from restante.identity.grants import Area, Grants, checked_grants, parse_grant
 from restante.identity.master_key import MasterKey
 from restante.identity.people import sessions, users
 from restante.identity.signing_keys import SigningKeys
 from restante.web.access import (
     IN_PERSON,
+    JOBS,
     ROLE_NEEDED,
     SCOPES_NEEDED,
     SESSION_COOKIE,
+    TEAMS,
     AccessControl,
     SessionCookie,
     bearer_token,
@@ -29,7 +31,7 @@ from tests.identity.people_and_devices import SESSION_SECONDS, add_device
 HOST = "restante.test"
 ROLES = list(Role)
 # Routes that no API key without a user opens.
-FOR_PEOPLE = (Access.own_read, Access.approve_in_person)
+FOR_PEOPLE = (Access.own_read, *IN_PERSON)
 
 
 def request(
@@ -190,7 +192,7 @@ async def test_only_people_approve(fixture: AccessFixture) -> None:
         assert await fixture.admits(bearer_request(fixture.keys[role]), Access.approve_in_person) == 403
 
 
-@pytest.mark.parametrize("access", [access for access in ROLE_NEEDED if access not in IN_PERSON])
+@pytest.mark.parametrize("access", [access for access in ROLE_NEEDED if access not in (*IN_PERSON, *TEAMS, *JOBS)])
 async def test_key_of_a_user_opens_only_the_users_own_resources(fixture: AccessFixture, access: Access) -> None:
     for role in ROLES:
         user_id = fixture.users[role]
@@ -205,6 +207,26 @@ async def test_key_of_a_user_opens_only_the_users_own_resources(fixture: AccessF
         for path in (str(other), f"0{user_id}", "x", ""):
             assert await fixture.admits(bearer_request(key, user_id=path), access) == 403
         assert access is Access.own_read or await fixture.admits(bearer_request(key), access) == 403
+
+
+async def test_lists_of_teams_show_the_users_that_the_routes_of_one_user_open(fixture: AccessFixture) -> None:
+    owner, other = fixture.users[Role.operator], fixture.users[Role.admin]
+
+    async def users_of(sent: Request) -> set[int | str] | None:
+        allowed = (await fixture.access_control.admit(sent, Access.team_read, Area.updates)).allowed
+        return None if allowed.ids is None else set(allowed.ids)
+
+    def key(*grants: str, user_id: int | None = None) -> Request:
+        given = checked_grants(parse_grant(grant) for grant in grants)
+        return bearer_request(fixture.database.write_now(api_keys.create, "k", given, user_id)[1])
+
+    assert await users_of(request(cookie=fixture.cookies[Role.operator])) == {owner}
+    assert await users_of(request(cookie=fixture.cookies[Role.admin])) is None
+    assert await users_of(key("viewer")) is None
+    assert await users_of(key("viewer@updates")) is None
+    assert await users_of(key(f"viewer@updates:{owner}", f"viewer@updates:{other}")) == {owner, other}
+    assert await users_of(key("admin", user_id=owner)) == {owner}
+    assert await fixture.admits(key("viewer@commands"), Access.team_read) == 403
 
 
 async def test_own_resources_need_a_user(fixture: AccessFixture) -> None:

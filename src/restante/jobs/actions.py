@@ -40,6 +40,16 @@ class ItemResult(NamedTuple):
     error: str | None = None
 
 
+class IdPage(NamedTuple):
+    """Ids in ascending order. `next`: the id after which to continue; None at the end.
+
+    A page with a next one may have fewer ids than asked for, or none: a target examines a bounded number of rows.
+    """
+
+    ids: list[int]
+    next: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class BatchResult:
     """The results of the items that were acted on, in order.
@@ -114,7 +124,7 @@ class JobTarget(ABC, Generic[F]):
         """The highest id of all rows."""
 
     @abstractmethod
-    def ids_after(self, conn: Connection, filters: F, allowed: AllowedIds, after: int, limit: int) -> list[int]:
+    def ids_after(self, conn: Connection, filters: F, allowed: AllowedIds, after: int, limit: int) -> IdPage:
         """The next rows that match, in the order of their ids."""
 
     @abstractmethod
@@ -177,6 +187,11 @@ class JobActions:
 
     def find(self, target: str, name: str) -> JobAction[Any] | None:
         return self._actions.get((target, name))
+
+
+def id_page(ids: list[int], limit: int) -> IdPage:
+    """The page of a query that reads until it has found `limit` ids, or none is left."""
+    return IdPage(ids, ids[-1] if len(ids) == limit else None)
 
 
 def run_each(ids: Sequence[int], work: Callable[[int], ItemResult]) -> BatchResult:

@@ -14,12 +14,13 @@ from typing import Any
 
 import msgspec
 
+from restante.core.errors import RestanteError
 from restante.database.connection import Connection, Row
 from restante.database.errors import DatabaseUnavailable, LockHeld, TransactionConflict
 from restante.database.queries import queries_beside
 from restante.identity.grants import AllowedIds
 from restante.jobs import creators, jobs
-from restante.jobs.actions import Batch, BatchResult, ItemResult, JobAction, JobActions, failed
+from restante.jobs.actions import Batch, BatchResult, IdPage, ItemResult, JobAction, JobActions, failed
 
 SQL = queries_beside(__file__)
 
@@ -55,6 +56,7 @@ class PreparedBatch:
 
 
 ENDED = BatchOutcome(is_held=False)
+NO_MORE = IdPage([], None)
 
 
 def has_due(conn: Connection) -> bool:
@@ -93,7 +95,7 @@ def prepare(conn: Connection, actions: JobActions, owner: str, job_pk: int, item
     allowed = None if job is None else creators.allowed_now(conn, job)
     if job is None or action is None or allowed is None or not action.has_preparation:
         return None
-    ids = _next_ids(conn, action, job, allowed, items_max)
+    ids = _next_page(conn, action, job, allowed, items_max).ids
     return PreparedBatch(action, ids, action.plan(conn, _batch(job, action, allowed, {}), ids)) if ids else None
 
 
@@ -118,14 +120,20 @@ def run_batch(
     if allowed is None:
         jobs.end_by_engine(conn, actions, job, "paused", NO_RIGHTS)
         return ENDED
-    ids = _next_ids(conn, action, job, allowed, items_max)
-    if not ids:
+    try:
+        page = _next_page(conn, action, job, allowed, items_max)
+    except RestanteError as error:
+        # The filter has lost its meaning: it names something that was removed meanwhile.
+        jobs.end_by_engine(conn, actions, job, "failed", error.message)
+        return ENDED
+    if not page.ids and page.next is None:
         jobs.end_by_engine(conn, actions, job, "done", None)
         return ENDED
-    if action.has_preparation:
-        ids = _prepared_first(ids, made or {})
+    ids = _prepared_first(page.ids, made or {}) if action.has_preparation else page.ids
     result = _act(conn, action, _batch(job, action, allowed, made or {}), ids)
-    return _record(conn, job, result, lease_seconds)
+    # Behind the examined rows, if all those that match were acted on.
+    is_complete = len(result.results) == len(page.ids) and page.next is not None
+    return _record(conn, job, result, lease_seconds, page.next if is_complete else None)
 
 
 def record_failure(conn: Connection, owner: str, lease_seconds: float, job_pk: int, raised: ItemRaised) -> BatchOutcome:
@@ -148,18 +156,19 @@ def _held(conn: Connection, owner: str, job_pk: int) -> Row | None:
     return conn.one(SQL.held, id=job_pk, owner=owner, now_ms=conn.now_ms)
 
 
-def _next_ids(conn: Connection, action: JobAction[Any], job: Row, allowed: AllowedIds, items_max: int) -> list[int]:
+def _next_page(conn: Connection, action: JobAction[Any], job: Row, allowed: AllowedIds, items_max: int) -> IdPage:
     limit = min(items_max, action.batch_items)
     if job["rate_per_second"] is not None:
         limit = min(limit, job["rate_per_second"])
     if job["items_max"] is not None:
         limit = min(limit, job["items_max"] - job["done"] - job["failed"] - job["skipped"])
     if limit <= 0:
-        return []
+        return NO_MORE
     target = action.target
     filters = msgspec.json.decode(job["filter"], type=target.filter_type)
-    found = target.ids_after(conn, filters, allowed, job["after_id"], limit)
-    return [item for item in found if item <= job["through_id"]]
+    ids, next_id = target.ids_after(conn, filters, allowed, job["after_id"], limit)
+    is_end = next_id is None or next_id >= job["through_id"]
+    return IdPage([item for item in ids if item <= job["through_id"]], None if is_end else next_id)
 
 
 def _prepared_first(ids: Sequence[int], made: Mapping[int, Any]) -> list[int]:
@@ -196,8 +205,12 @@ def _act(conn: Connection, action: JobAction[Any], batch: Batch, ids: Sequence[i
         raise
 
 
-def _record(conn: Connection, job: Row, result: BatchResult, lease_seconds: float) -> BatchOutcome:
+def _record(
+    conn: Connection, job: Row, result: BatchResult, lease_seconds: float, after_id: int | None = None
+) -> BatchOutcome:
     results = result.results
+    if after_id is None:
+        after_id = results[-1].item if results else job["after_id"]
     counts = {state: sum(1 for each in results if each.state == state) for state in jobs.ITEM_STATES}
     run_at = conn.now_ms
     if job["rate_per_second"] is not None:
@@ -208,7 +221,7 @@ def _record(conn: Connection, job: Row, result: BatchResult, lease_seconds: floa
     conn.run(
         SQL.advance,
         id=job["id"],
-        after_id=results[-1].item if results else job["after_id"],
+        after_id=after_id,
         run_at=run_at,
         # A job that must wait keeps its lease until then, so that no other node looks at it in vain.
         lease_until=max(_lease_until(conn, lease_seconds), run_at + int(lease_seconds * 1000)),

@@ -26,7 +26,7 @@ from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
 from restante.identity.callers import ApiKeyCaller, Person
-from restante.identity.grants import Area, Role
+from restante.identity.grants import AllowedIds, Area, Role
 from restante.jobs.actions import JobAction, JobActions, JobCaller
 
 SQL = queries_beside(__file__)
@@ -191,14 +191,28 @@ def find_visible(conn: Connection, job_id: str, caller: Person | ApiKeyCaller, r
 
 def is_visible(job: Row, caller: Person | ApiKeyCaller, role: Role) -> bool:
     """Whether the caller has the role for every user, site or client that the job is limited to."""
-    area = Area(job["area"])
-    # People need the role admin for the whole fleet, as on all routes about every user's devices.
-    needed = Role.admin if area is Area.updates and isinstance(caller, Person) else role
-    allowed = caller.grants.allowed(area, needed)
+    allowed = _open_to(caller, Area(job["area"]), role)
     if allowed is None or allowed.are_all:
         return allowed is not None
     scope = None if job["scope"] is None else msgspec.json.decode(job["scope"], type=list[int | str])
     return scope is not None and all(each in allowed for each in scope)
+
+
+def _open_to(caller: Person | ApiKeyCaller, area: Area, role: Role) -> AllowedIds | None:
+    """What the caller's grants open in the area. Of the fleet, people without the role admin, and keys of users, see
+    what the lists of devices show them: their own devices, and people those of users whom a grant names."""
+    allowed = caller.grants.allowed(area, role)
+    if allowed is None or caller.user_id is None:
+        return allowed
+    if isinstance(caller, ApiKeyCaller) and area is not Area.updates:
+        return None
+    if isinstance(caller, Person) and area is not Area.updates:
+        return allowed
+    of_admin = caller.grants.allowed(area, Role.admin)
+    if isinstance(caller, Person) and of_admin is not None and of_admin.are_all:
+        return allowed
+    named = allowed.ids or frozenset() if isinstance(caller, Person) else frozenset()
+    return AllowedIds(frozenset([*([caller.user_id] if caller.user_id in allowed else []), *named]))
 
 
 def show(conn: Connection, actions: JobActions, row: Row) -> JobView:

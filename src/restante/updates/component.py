@@ -9,11 +9,11 @@ from msgspec import UnsetType
 from restante.core.cursor import Position
 from restante.database.commit_events import ForeignCommit
 from restante.database.database import Database
+from restante.delivery.device_presence import DevicePresence
 from restante.delivery.log.log import LogAdvanced, SignalsPublished
 from restante.delivery.log.log_reader import LogSource
 from restante.delivery.log.signals import Emit
 from restante.delivery.outbox.outbox_sources import OutboxSource
-from restante.delivery.presence import Presence
 from restante.identity.devices.device_codes import DeviceCodeKey, DeviceCodeLimits
 from restante.identity.devices.device_tokens import DeviceTokens
 from restante.identity.devices.refresh_key import RefreshKey
@@ -31,6 +31,8 @@ from restante.updates.devices.routes_registration import RegistrationRoutes
 from restante.updates.devices.routes_self import SelfRoutes
 from restante.updates.devices.routes_signals import SignalRoutes
 from restante.updates.devices.routes_verification import VerificationRoutes
+from restante.updates.fleet.routes_fleet_list import FleetListRoutes
+from restante.updates.fleet.routes_groups import GroupRoutes
 from restante.updates.install.routes import InstallRoutes
 from restante.updates.pki.assignments import WrapsPending
 from restante.updates.pki.routes_authorities import AccountRoutes, AuthorityRoutes
@@ -86,7 +88,7 @@ class UpdatesComponent(PollComponent):
         self._emit = emit if options.signal_aliases else without_aliases(emit)
         self._sources = sources
         self._options = options
-        self.presence = Presence(database)
+        self.presence = DevicePresence(database, self._overdue_at)
         self.poll = UpdatesPoll(reader, self.presence, options.poll)
         self.wrap_worker = WrapWorker(database, master_key, self._emit)
 
@@ -124,6 +126,8 @@ class UpdatesComponent(PollComponent):
             *AuthorityRoutes(database, emit, self._master_key).routes(),
             *AccountRoutes(database).routes(),
             *SignalRoutes(database, self._emit_own).routes(),
+            *FleetListRoutes(database, self.presence).routes(),
+            *GroupRoutes(database).routes(),
             *FleetRoutes(database, self._sources).routes(),
             *asset_routes(),
         ]
@@ -155,6 +159,9 @@ class UpdatesComponent(PollComponent):
     def _set_boost(self, event: PollBoostChanged) -> None:
         if not isinstance(event.boost, UnsetType):
             self.poll.boost = event.boost
+
+    def _overdue_at(self, device_id: int, seen: float, cursor: bytes) -> float:
+        return self.poll.overdue_at(device_id, seen, cursor)
 
     def recheck(self) -> None:
         super().recheck()

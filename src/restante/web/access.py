@@ -52,6 +52,8 @@ ROLE_NEEDED = {
     Access.approve_in_person: Role.approver,
     Access.administer: Role.admin,
     Access.manage_access: Role.admin,
+    Access.team_read: Role.viewer,
+    Access.team_operate: Role.operator,
     Access.fleet_read: Role.viewer,
     Access.fleet_operate: Role.operator,
     Access.jobs_read: Role.viewer,
@@ -59,10 +61,13 @@ ROLE_NEEDED = {
     Access.jobs_approve: Role.approver,
 }
 # Routes for resources of any area: the handler decides which of them the caller's grants open.
-ANY_AREA = (Access.manage_access, Access.jobs_read, Access.jobs_operate, Access.jobs_approve)
+JOBS = (Access.jobs_read, Access.jobs_operate, Access.jobs_approve)
+ANY_AREA = (Access.manage_access, *JOBS)
 IN_PERSON = (Access.approve_in_person, Access.jobs_approve)
 # Routes about every user's devices: a person must be an admin, whatever role an API key needs.
 FLEET_WIDE = (Access.fleet_read, Access.fleet_operate)
+# Routes about the devices of several users: a caller sees those that the routes of one user would open.
+TEAMS = (Access.team_read, Access.team_operate)
 
 
 class Admission(NamedTuple):
@@ -153,7 +158,10 @@ class AccessControl:
             raise _role_missing(caller, area, needed)
         if access in IN_PERSON and not isinstance(caller, Person):
             raise NotAllowed("approval needs a signed-in person: an API key cannot approve")
-        _check_owner(request, access, caller, needed, allowed)
+        if access in TEAMS:
+            return Admission(caller, _users_open_to(caller, allowed))
+        if access not in JOBS:
+            _check_owner(request, access, caller, needed, allowed)
         return Admission(caller, allowed)
 
     async def person_of(self, request: Request) -> Person | None:
@@ -243,6 +251,24 @@ def _check_owner(
     is_open = own_id is None or user_id == str(own_id) or is_named
     if not is_open or not (allowed.are_all or _number(user_id) in allowed):
         raise NotAllowed("these are another user's" if user_id != str(own_id) else "your grants do not include these")
+
+
+def _users_open_to(caller: Person | ApiKeyCaller, allowed: AllowedIds) -> AllowedIds:
+    """The users whose devices a list shows to the caller: those that `_check_owner` opens on the routes of one user.
+
+    A person with the role admin for device updates sees all, as on the other routes about every user's devices.
+    """
+    if caller.user_id is None:
+        return allowed
+    if isinstance(caller, Person):
+        of_admin = caller.grants.allowed(Area.updates, Role.admin)
+        if of_admin is not None and of_admin.are_all:
+            return ALL_IDS
+    named = allowed.ids or frozenset() if isinstance(caller, Person) else frozenset()
+    own = {caller.user_id} if caller.user_id in allowed else set()
+    if not named and not own:
+        raise NotAllowed("your grants do not include any user's devices")
+    return AllowedIds(frozenset(own | named))
 
 
 def _number(user_id: str) -> int:

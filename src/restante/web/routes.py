@@ -50,6 +50,11 @@ class Access(Enum):
     administer = "a signed-in person or API key, role admin"
     manage_access = "a signed-in person or API key, role admin in any scope: people and keys within that scope"
     own_read = "a signed-in person or an API key of a user, role viewer or higher: the caller's own resources"
+    # Lists of the devices of several users: of those that are open to the caller on the routes of one user.
+    team_read = "a signed-in person or API key, role viewer or higher: the devices of the users that its grants open"
+    team_operate = (
+        "a signed-in person or API key, role operator or higher: the devices of the users that its grants open"
+    )
     # Routes about every user's devices: for API keys, which act for all users, and for people with the role admin.
     fleet_read = "an API key, role viewer or higher, or a signed-in admin"
     fleet_operate = "an API key, role operator or higher, or a signed-in admin"

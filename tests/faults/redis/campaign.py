@@ -13,9 +13,9 @@ from typing import Any
 
 from restante.core.errors import RestanteError
 from restante.database.database import Database
+from restante.delivery.device_presence import DevicePresence
 from restante.delivery.log.log import SignalsPublished
 from restante.delivery.log.signals import Signal
-from restante.delivery.presence import Presence
 from restante.delivery.redis.redis_address import parse_redis_url
 from restante.identity.master_key import MasterKey
 from restante.server.redis_component import RedisComponent
@@ -55,7 +55,7 @@ class RedisNode:
     def __init__(self, database: Database, url: str) -> None:
         self.database = database
         self.redis = RedisComponent(parse_redis_url(url), database, MasterKey(bytes(32)))
-        self.poll = UpdatesPoll(self.redis.reader, Presence(database), OPTIONS)
+        self.poll = UpdatesPoll(self.redis.reader, DevicePresence(database), OPTIONS)
         self.redis.invalidate_for(self.poll)
         (service,) = self.redis.services()
         self._task = asyncio.ensure_future(service.run())

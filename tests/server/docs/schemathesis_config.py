@@ -53,6 +53,13 @@ RULES_BEYOND_SCHEMA = [
     "POST /apiv1/device/registration",
     # No such rule: the coverage phase ignores the pattern of a header and sends If-None-Match: 0
     "GET /apiv1/devices/self/updates",
+    # group: must exist; after: the `next` of a page; times: RFC 3339 or a duration
+    "GET /apiv1/devices",
+    "GET /apiv1/devices/counts",
+    "GET /apiv1/devices/export",
+    # filter: at least one field, without group; config_version and times as in the query; user_id: must exist
+    "POST /apiv1/groups",
+    "PUT /apiv1/groups/{group_id}",
     # name: printable characters
     "POST /apiv1/keys",
     # leaf_key_algorithm decides between leaf_rsa_bits and leaf_ec_curve; ca_id: must exist

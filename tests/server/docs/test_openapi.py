@@ -210,6 +210,8 @@ def test_statuses_follow_from_route(described: Route, statuses: list[str]) -> No
         (Access.operate, [{"apiKey": ["operator"]}, {"session": ["operator"]}]),
         (Access.approve, [{"apiKey": ["approver"]}, {"session": ["approver"]}]),
         (Access.administer, [{"apiKey": ["admin"]}, {"session": ["admin"]}]),
+        (Access.team_read, [{"apiKey": ["viewer"]}, {"session": ["viewer"]}]),
+        (Access.team_operate, [{"apiKey": ["operator"]}, {"session": ["operator"]}]),
         (Access.fleet_read, [{"apiKey": ["viewer"]}, {"session": ["admin"]}]),
         (Access.fleet_operate, [{"apiKey": ["operator"]}, {"session": ["admin"]}]),
     ],

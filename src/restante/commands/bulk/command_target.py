@@ -15,7 +15,7 @@ from restante.core.iso_time import parse_iso
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.identity.grants import AllowedIds, Area
-from restante.jobs.actions import JobTarget
+from restante.jobs.actions import IdPage, JobTarget, id_page
 
 SQL = queries_beside(__file__)
 
@@ -63,7 +63,7 @@ class CommandTarget(JobTarget[CommandBulkFilter]):
         return 0 if row is None else int(row["commands"])
 
     def sample(self, conn: Connection, filters: CommandBulkFilter, allowed: AllowedIds, limit: int) -> list[Any]:
-        ids = self.ids_after(conn, filters, allowed, 0, limit)
+        ids = self.ids_after(conn, filters, allowed, 0, limit).ids
         return [listing.view(row) for row in self.by_ids(conn, ids)]
 
     def newest_id(self, conn: Connection) -> int:
@@ -72,9 +72,9 @@ class CommandTarget(JobTarget[CommandBulkFilter]):
 
     def ids_after(
         self, conn: Connection, filters: CommandBulkFilter, allowed: AllowedIds, after: int, limit: int
-    ) -> list[int]:
+    ) -> IdPage:
         rows = conn.all(SQL.commands_after, **_bound(filters, allowed), after=after, limit=limit)
-        return [row["id"] for row in rows]
+        return id_page([row["id"] for row in rows], limit)
 
     def by_ids(self, conn: Connection, ids: list[int]) -> list[Row]:
         return conn.all(SQL.by_ids, ids=msgspec.json.encode(ids).decode())

@@ -12,7 +12,7 @@ from restante.commands.sites.site_scope import check_body
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.identity.grants import AllowedIds, Area
-from restante.jobs.actions import JobTarget
+from restante.jobs.actions import IdPage, JobTarget, id_page
 
 SQL = queries_beside(__file__)
 
@@ -56,10 +56,8 @@ class MinerTarget(JobTarget[MinerFilter]):
         row = conn.one(SQL.newest)
         return 0 if row is None or row["id"] is None else int(row["id"])
 
-    def ids_after(
-        self, conn: Connection, filters: MinerFilter, allowed: AllowedIds, after: int, limit: int
-    ) -> list[int]:
-        return [row["id"] for row in self.rows_after(conn, filters, allowed, after, limit)]
+    def ids_after(self, conn: Connection, filters: MinerFilter, allowed: AllowedIds, after: int, limit: int) -> IdPage:
+        return id_page([row["id"] for row in self.rows_after(conn, filters, allowed, after, limit)], limit)
 
     def rows_after(
         self, conn: Connection, filters: MinerFilter, allowed: AllowedIds, after: int, limit: int

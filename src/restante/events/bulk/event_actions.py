@@ -23,7 +23,7 @@ from restante.events.publishing import event_audit, listing
 from restante.events.publishing.event_audit import NewAction
 from restante.events.push.receivers import PushDue
 from restante.identity.grants import AllowedIds, Area
-from restante.jobs.actions import Batch, BatchResult, ItemResult, JobAction, JobTarget
+from restante.jobs.actions import Batch, BatchResult, IdPage, ItemResult, JobAction, JobTarget, id_page
 
 SQL = queries_beside(__file__)
 
@@ -73,7 +73,7 @@ class EventTarget(JobTarget[StoredEventFilter]):
         return 0 if row is None else int(row["events"])
 
     def sample(self, conn: Connection, filters: StoredEventFilter, allowed: AllowedIds, limit: int) -> list[Any]:
-        ids = self.ids_after(conn, filters, allowed, 0, limit)
+        ids = self.ids_after(conn, filters, allowed, 0, limit).ids
         return [listing.view(row) for row in self.by_ids(conn, ids)]
 
     def newest_id(self, conn: Connection) -> int:
@@ -82,9 +82,9 @@ class EventTarget(JobTarget[StoredEventFilter]):
 
     def ids_after(
         self, conn: Connection, filters: StoredEventFilter, allowed: AllowedIds, after: int, limit: int
-    ) -> list[int]:
+    ) -> IdPage:
         rows = conn.all(SQL.events_after, **_bound(conn, filters, allowed), after=after, limit=limit)
-        return [row["id"] for row in rows]
+        return id_page([row["id"] for row in rows], limit)
 
     def by_ids(self, conn: Connection, ids: Sequence[int]) -> list[Row]:
         return conn.all(SQL.by_ids, ids=msgspec.json.encode(list(ids)).decode())

@@ -21,6 +21,7 @@ import msgspec
 from restante import __version__
 from restante.core.decoding import INT64_MAX
 from restante.identity.callers import Role
+from restante.identity.tags import TAG_PATTERN
 from restante.server.docs.schemas import BodySchemas, error_reference, json_format
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.access import FLEET_WIDE, IN_PERSON, ROLE_NEEDED, SCOPES_NEEDED, SESSION_COOKIE
@@ -45,7 +46,7 @@ TAGS = {
     "certificate authorities": "A user's certificate authorities, and the devices that trust them.",
     "accounts": "A user's accounts, through which certificates are issued.",
     "signals": "Signals that an application sends to a device.",
-    "fleet": "All devices together: the outboxes and the poll boost.",
+    "fleet": "All devices together: filtered lists, groups, the outboxes and the poll boost.",
     "jobs": "Bulk jobs of all protocols: progress, results, pause, abort, approval.",
     "collector": "What a collector calls: the poll for commands, ACKs, telemetry and safety events.",
     "older collectors": "The older API of collectors: the same poll, ACKs and telemetry in another form.",
@@ -211,12 +212,8 @@ def _is_id(name: str) -> bool:
 def _path_parameter(name: str) -> dict[str, Any]:
     number = {"type": "integer", "format": "int64", "minimum": 0, "maximum": INT64_MAX}
     is_number = name in _OTHER_NUMBERS or (_is_id(name) and name not in TEXT_IDS)
-    parameter = {
-        "name": name,
-        "in": "path",
-        "required": True,
-        "schema": number if is_number else {"type": "string", "minLength": 1},
-    }
+    text = {"type": "string", "pattern": f"^{TAG_PATTERN}$"} if name == "tag" else {"type": "string", "minLength": 1}
+    parameter = {"name": name, "in": "path", "required": True, "schema": number if is_number else text}
     if name == "user_id":
         parameter["description"] = "The id of the signed-in person; an API key may use any user's id."
     return parameter

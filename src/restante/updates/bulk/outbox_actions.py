@@ -17,7 +17,7 @@ from restante.database.queries import queries_beside
 from restante.delivery.outbox import outbox
 from restante.identity import access_audit
 from restante.identity.grants import AllowedIds, Area
-from restante.jobs.actions import Batch, BatchResult, ItemResult, JobAction, JobTarget
+from restante.jobs.actions import Batch, BatchResult, IdPage, ItemResult, JobAction, JobTarget, id_page
 
 SQL = queries_beside(__file__)
 
@@ -55,18 +55,16 @@ class OutboxTarget(JobTarget[OutboxFilter]):
         return 0 if row is None else int(row["rows"])
 
     def sample(self, conn: Connection, filters: OutboxFilter, allowed: AllowedIds, limit: int) -> list[Any]:
-        ids = self.ids_after(conn, filters, allowed, 0, limit)
+        ids = self.ids_after(conn, filters, allowed, 0, limit).ids
         return [outbox.get_row(conn, row_id) for row_id in ids]
 
     def newest_id(self, conn: Connection) -> int:
         row = conn.one(SQL.newest)
         return 0 if row is None else int(row["id"])
 
-    def ids_after(
-        self, conn: Connection, filters: OutboxFilter, allowed: AllowedIds, after: int, limit: int
-    ) -> list[int]:
+    def ids_after(self, conn: Connection, filters: OutboxFilter, allowed: AllowedIds, after: int, limit: int) -> IdPage:
         rows = conn.all(SQL.failed_after, **_bound(filters, allowed), after=after, limit=limit)
-        return [row["id"] for row in rows]
+        return id_page([row["id"] for row in rows], limit)
 
     def record(self, conn: Connection, actor: str, event: str, detail: dict[str, Any]) -> None:
         access_audit.record_other(conn, actor, event, detail)

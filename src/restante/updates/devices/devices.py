@@ -7,13 +7,14 @@ tokens with the commit.
 
 import base64
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from restante.core.errors import NotAllowed, NotFound
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
+from restante.delivery.device_presence import FIRST_POLL_SECONDS
 from restante.identity import revocation_counter
 from restante.identity.callers import DeviceRevoked
 from restante.identity.devices import refresh_tokens
@@ -62,14 +63,21 @@ def register(conn: Connection, user_id: int, details: DeviceDetails) -> Device:
     columns = asdict(details)
     # Of two concurrent first registrations of a device the database refuses one; its retry finds the device.
     if known is None:
-        return _device(conn.one(SQL.insert_device, user_id=user_id, now_ms=conn.now_ms, **columns))
+        return _insert(conn, user_id, columns)
     if known["revoked_at"] is not None:
         raise NotAllowed("this device was revoked")
     del columns["device_public_id"]
-    row = conn.one(SQL.update_device, device_id=known["id"], now_ms=conn.now_ms, **columns)
+    conn.run(SQL.update_device, device_id=known["id"], now_ms=conn.now_ms, **columns)
     if known["dev_pk"] != details.dev_pk:
         assignments.reset_wraps_of_device(conn, known["id"], details.device_keyfp)
-    return _device(row)
+    return get(conn, known["id"])
+
+
+def _insert(conn: Connection, user_id: int, columns: dict[str, Any]) -> Device:
+    row = conn.one(SQL.insert_device, user_id=user_id, now_ms=conn.now_ms, **columns)
+    device_id = row["id"] if row is not None else 0
+    conn.run(SQL.insert_presence, device_id=device_id, overdue_at=conn.now_ms + FIRST_POLL_SECONDS * 1000)
+    return get(conn, device_id)
 
 
 def get(conn: Connection, device_id: int, user_id: int | None = None) -> Device:
@@ -98,6 +106,7 @@ def revoke(conn: Connection, device_id: int, user_id: int | None = None) -> Devi
     """End the device's access permanently. Revoking it again changes nothing."""
     get(conn, device_id, user_id)
     if conn.run(SQL.revoke_device, device_id=device_id, now_ms=conn.now_ms):
+        conn.run(SQL.clear_overdue, device_id=device_id)
         refresh_tokens.end_all_of_device(conn, device_id)
         revocation_counter.increment(conn)
         conn.add_commit_event(DeviceRevoked(device_id))
@@ -126,4 +135,4 @@ def _device(row: Row | None) -> Device:
 
 
 def _seconds(ms: int | None) -> int | None:
-    return None if ms is None else ms // 1000
+    return ms // 1000 if ms else None

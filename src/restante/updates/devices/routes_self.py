@@ -3,10 +3,12 @@
 from typing import Annotated, Any
 
 import msgspec
+import structlog
 from msgspec import Meta
 
 from restante.core.errors import BadInput
 from restante.database.database import Database
+from restante.database.errors import DatabaseError
 from restante.updates.devices import notifications
 from restante.updates.install import install_configs
 from restante.updates.install.routes import CONFIG_RESPONSE, ETAG, config_response, is_known, version_etag
@@ -17,6 +19,8 @@ from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.request import ApiRequest
 from restante.web.response import NO_STORE, ApiResponse, Headers
 from restante.web.routes import Access, Header, Query, ResponseInfo, Route, RouteGroup
+
+log = structlog.get_logger()
 
 SELF = "/apiv1/devices/self"
 CERTIFICATE = "/certificates/{certificate_id}"
@@ -87,10 +91,20 @@ class SelfRoutes:
         ]
 
     async def install_config(self, request: ApiRequest) -> ApiResponse:
-        config = await self._database.read(install_configs.current, request.device.device_id)
+        device_id = request.device.device_id
+        config, is_fetched = await self._database.read(install_configs.fetched_by_device, device_id)
+        if not is_fetched:
+            await self._mark_fetched(device_id, config.version)
         if is_known(request, config.version):
             return ApiResponse(304, (NO_STORE, version_etag(config.version)))
         return config_response(config)
+
+    async def _mark_fetched(self, device_id: int, version: int) -> None:
+        """Once for each version. A device gets its config even while nothing can be written."""
+        try:
+            await self._database.write(install_configs.mark_fetched, device_id, version)
+        except DatabaseError as error:
+            log.error("the fetch of an install config was not recorded", device_id=device_id, error=str(error))
 
     async def certificate(self, request: ApiRequest) -> DeviceCertificate:
         cert_id = request.path_id("certificate_id")
@@ -115,6 +129,7 @@ class SelfRoutes:
             request.device.device_id,
             notifications.reported_version(body.events),
             notifications.bounded_events(body.events),
+            notifications.outcomes(body.events),
         )
 
 

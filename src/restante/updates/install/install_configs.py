@@ -1,8 +1,9 @@
 """A device's install config: the items that it must install, in versions.
 
 Every change, also a restore, creates the next version, stores it in the history and sends the device a signal, all in
-one transaction. The stored text is the canonical JSON of the items, and the hash covers exactly those bytes, so that a
-device can compare the config it fetched with the signal. Nothing is ever removed from the history.
+one transaction. What the device does with it is stored beside it: the version that it fetched last, and the newest that
+it reported as applied or failed. The stored text is the canonical JSON of the items, and the hash covers exactly those
+bytes, so that a device can compare the config it fetched with the signal. Nothing is ever removed from the history.
 """
 
 import hashlib
@@ -67,6 +68,29 @@ def current(conn: Connection, device_id: int) -> InstallConfig:
     if row is None:
         raise NotFound("the device has no install config")
     return _config(row)
+
+
+def fetched_by_device(conn: Connection, device_id: int) -> tuple[InstallConfig, bool]:
+    """The current config for its device, and whether the device is known to have fetched this version."""
+    row = conn.one(SQL.current, device_id=device_id)
+    if row is None:
+        raise NotFound("the device has no install config")
+    return _config(row), row["fetched_version"] >= row["version"]
+
+
+def mark_fetched(conn: Connection, device_id: int, version: int) -> None:
+    """The device has fetched this version. Repeating it changes nothing."""
+    conn.run(SQL.mark_fetched, device_id=device_id, version=version, now_ms=conn.now_ms)
+
+
+def mark_outcome(conn: Connection, device_id: int, version: int, failure: str | None) -> None:
+    """The device has reported that it applied this version, or how that failed. The last report of a version counts; a
+    version that the server does not have changes nothing."""
+    parameters = {"device_id": device_id, "version": version, "now_ms": conn.now_ms}
+    if failure is None:
+        conn.run(SQL.mark_applied, **parameters)
+    else:
+        conn.run(SQL.mark_failed, **parameters, failure=failure)
 
 
 def current_of_user(conn: Connection, user_id: int, device_id: int) -> InstallConfig:

@@ -17,7 +17,8 @@ ON CONFLICT (user_device_id) DO UPDATE SET
     installs_hash = excluded.installs_hash,
     after_update_script = excluded.after_update_script,
     updated_by = excluded.updated_by,
-    updated_at = excluded.updated_at
+    updated_at = excluded.updated_at,
+    state = 'behind'
 RETURNING *
 
 -- name: insert_history
@@ -47,3 +48,28 @@ SELECT id FROM cert_records WHERE id = :ob_id AND user_id = :user_id
 -- name: own_authority
 -- The authority that an item names, if it belongs to the user.
 SELECT id FROM certificate_authorities WHERE id = :ob_id AND user_id = :user_id
+
+-- name: mark_fetched
+-- The device has fetched this version. Only a newer version than the known one changes anything.
+UPDATE device_install_configs
+SET fetched_version = :version, fetched_at = :now_ms,
+    state = CASE WHEN state = 'behind' AND version = :version THEN 'fetched' ELSE state END
+WHERE user_device_id = :device_id AND fetched_version < :version AND version >= :version
+
+-- name: mark_applied
+-- The device has reported that it applied this version, which it must have fetched.
+UPDATE device_install_configs
+SET applied_version = :version, applied_at = :now_ms,
+    fetched_at = CASE WHEN fetched_version < :version THEN :now_ms ELSE fetched_at END,
+    fetched_version = CASE WHEN fetched_version < :version THEN :version ELSE fetched_version END,
+    state = CASE WHEN version = :version THEN 'applied' ELSE state END
+WHERE user_device_id = :device_id AND version >= :version AND applied_version <= :version
+
+-- name: mark_failed
+-- The device has reported that it could not apply this version, which it must have fetched.
+UPDATE device_install_configs
+SET failed_version = :version, failed_at = :now_ms, failure = :failure,
+    fetched_at = CASE WHEN fetched_version < :version THEN :now_ms ELSE fetched_at END,
+    fetched_version = CASE WHEN fetched_version < :version THEN :version ELSE fetched_version END,
+    state = CASE WHEN version = :version THEN 'failed' ELSE state END
+WHERE user_device_id = :device_id AND version >= :version AND failed_version <= :version

@@ -90,6 +90,7 @@ def assign(conn: Connection, user_id: int, device_id: int, cert_id: int) -> Cert
         pending=PENDING_WRAP,
         now_ms=conn.now_ms,
     )
+    refresh_expiry(conn, cert_id)
     conn.add_commit_event(WrapsPending())
     row = conn.one(SQL.assignment, cert_id=cert_id, device_id=device_id)
     assert row is not None  # noqa: S101 — it existed or was written just now
@@ -99,9 +100,20 @@ def assign(conn: Connection, user_id: int, device_id: int, cert_id: int) -> Cert
 def unassign(conn: Connection, emit: Emit, user_id: int, device_id: int, cert_id: int) -> None:
     get_active_device(conn, user_id, device_id)
     _owned_status(conn, user_id, cert_id)
+    conn.all(SQL.lock_holders, cert_id=cert_id)
+    conn.run(SQL.refresh_without, cert_id=cert_id, device_id=device_id)
     if not conn.run(SQL.unassign, cert_id=cert_id, device_id=device_id):
         raise NotFound("the device does not have this certificate")
     emit_removed(conn, emit, device_id, cert_id)
+
+
+def refresh_expiry(conn: Connection, cert_id: int) -> None:
+    """Store for each device that has the certificate when the first of its certificates ends.
+
+    To be called after the certificate or its assignments have changed, and before it is unassigned everywhere.
+    """
+    conn.all(SQL.lock_holders, cert_id=cert_id)
+    conn.run(SQL.refresh_holders, cert_id=cert_id)
 
 
 def emit_removed(conn: Connection, emit: Emit, device_id: int, cert_id: int) -> None:

@@ -44,3 +44,26 @@ WHERE c.cert_record_id = :cert_id AND c.device_id = :device_id
 -- name: reset_wraps_of_device
 -- Drops the wraps for a key that the device no longer has.
 UPDATE cert_record_devices SET enc_data_key = :pending, device_keyfp = :device_keyfp WHERE device_id = :device_id
+
+-- name: lock_holders
+-- The devices that have the certificate. SQLite has one writer, which needs no lock.
+SELECT id FROM user_devices WHERE id IN (SELECT device_id FROM cert_record_devices WHERE cert_record_id = :cert_id)
+
+-- name: lock_holders@postgres
+-- Locks the devices, in the same order in every transaction, so that the next statement sees all their certificates.
+SELECT id FROM user_devices WHERE id IN (SELECT device_id FROM cert_record_devices WHERE cert_record_id = :cert_id)
+ORDER BY id FOR NO KEY UPDATE
+
+-- name: refresh_holders
+-- Computes the earliest end of their certificates for the devices that have this certificate.
+UPDATE user_devices SET certificate_expires_at = (
+    SELECT MIN(r.not_after) FROM cert_record_devices AS c JOIN cert_records AS r ON r.id = c.cert_record_id
+    WHERE c.device_id = user_devices.id AND r.status = 'issued')
+WHERE id IN (SELECT device_id FROM cert_record_devices WHERE cert_record_id = :cert_id)
+
+-- name: refresh_without
+-- The same for one device that is about to lose this certificate.
+UPDATE user_devices SET certificate_expires_at = (
+    SELECT MIN(r.not_after) FROM cert_record_devices AS c JOIN cert_records AS r ON r.id = c.cert_record_id
+    WHERE c.device_id = user_devices.id AND r.status = 'issued' AND r.id <> :cert_id)
+WHERE id = :device_id

@@ -105,6 +105,7 @@ def revoke(conn: Connection, emit: Emit, user_id: int, cert_id: int) -> Certific
     if conn.run(SQL.revoke, cert_id=cert_id, now_ms=conn.now_ms):
         for device_id in assignments.active_holders(conn, cert_id):
             assignments.emit_removed(conn, emit, device_id, cert_id)
+        assignments.refresh_expiry(conn, cert_id)
         assignments.unassign_everywhere(conn, cert_id)
     return get(conn, user_id, cert_id)
 

@@ -109,6 +109,7 @@ def store(conn: Connection, emit: Emit, plan: IssuePlan, issued: IssuedCertifica
         **issued.columns(),
     )
     assignments.reset_wraps_of_certificate(conn, plan.cert_id)
+    assignments.refresh_expiry(conn, plan.cert_id)
     if row["status"] == "issued":
         ref = {"cert_id": plan.cert_id, "serial": serial_text(issued.certificate)}
         for device_id in assignments.active_holders(conn, plan.cert_id):

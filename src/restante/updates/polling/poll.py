@@ -19,12 +19,12 @@ import structlog
 
 from restante.core.cursor import Position, parse_cursor
 from restante.core.errors import CursorExpired, RestanteError, Unavailable
-from restante.core.pacing import poll_interval_seconds, retry_after_seconds
+from restante.core.pacing import overdue_after_seconds, poll_interval_seconds, retry_after_seconds
 from restante.core.token_bucket import TokenBuckets
+from restante.delivery.device_presence import DevicePresence
 from restante.delivery.log.log import LogEntry, SignalsPublished
 from restante.delivery.log.log_reader import LogSource, ReadResult
 from restante.delivery.long_poll import ParkedPoll, RateLimitedPoll
-from restante.delivery.presence import Presence
 from restante.delivery.waiter_registry import Waiter, WaiterRegistry
 from restante.updates.polling.poll_boost import PollBoost
 
@@ -131,8 +131,9 @@ class DeviceWaiters(WaiterRegistry[bytes, Waiter]):
 class UpdatesPoll(RateLimitedPoll[DevicePoll, PollResult | RestanteError]):
     waiters: DeviceWaiters[DevicePoll]
     counters: PollCounters
+    presence: DevicePresence
 
-    def __init__(self, reader: LogSource, presence: Presence, options: PollOptions) -> None:
+    def __init__(self, reader: LogSource, presence: DevicePresence, options: PollOptions) -> None:
         buckets = TokenBuckets(options.rate_per_second, options.burst, options.recipients_max)
         super().__init__(presence, buckets, options.retry_after_spread_seconds, options.parked_max, time.monotonic)
         self.options = options
@@ -144,12 +145,17 @@ class UpdatesPoll(RateLimitedPoll[DevicePoll, PollResult | RestanteError]):
         # How many reads are under way for each device.
         self._reading: dict[int, int] = {}
         self._boost_from = b""
+        # The poll boost of the last tick, and since when it is the current one: earlier polls were answered without it.
+        self._paced_boost: PollBoost | None = None
+        self._boost_since = 0.0
         self.tick(self.now)
 
     def tick(self, now: float) -> None:
         super().tick(now)
         if self.boost is not None and self.boost.until <= now:
             self.boost = None
+        if self.boost != self._paced_boost:
+            self._paced_boost, self._boost_since = self.boost, now
         # Milliseconds have thirteen digits until the year 2286: comparing the text compares the numbers.
         self._boost_from = b"%013d" % int((now - self.options.boost_window_seconds) * 1000)
 
@@ -161,7 +167,9 @@ class UpdatesPoll(RateLimitedPoll[DevicePoll, PollResult | RestanteError]):
         """
         if self.waiters.known.get(device_id) != cursor or self.buckets.acquire(device_id, self._monotonic()) > 0.0:
             return None
-        self.presence.seen[device_id] = self.now
+        presence = self.presence
+        presence.seen[device_id] = self.now
+        presence.confirmed[device_id] = cursor
         self.counters.idle += 1
         return self.interval_seconds(device_id, cursor)
 
@@ -173,10 +181,19 @@ class UpdatesPoll(RateLimitedPoll[DevicePoll, PollResult | RestanteError]):
             base = min(base, self.boost.interval_seconds)
         return poll_interval_seconds(device_id, self.now, base)
 
+    def overdue_at(self, device_id: int, seen: float, cursor: bytes) -> float:
+        """When a device that polled at `seen` with this cursor counts as overdue: it was told when to poll again."""
+        options = self.options
+        base = options.interval_seconds if cursor < self._boost_from else options.boost_interval_seconds
+        if self.boost is not None and seen >= self._boost_since:
+            base = min(base, self.boost.interval_seconds)
+        return seen + overdue_after_seconds(poll_interval_seconds(device_id, seen, base))
+
     def start(self, device_id: int, cursor: bytes | None, limit: int, waits: bool, reply: Reply) -> DevicePoll:
         """Answer a poll: now, after a read, or, if it `waits`, when a signal is published."""
         poll = DevicePoll(device_id, cursor or b"", limit, waits, reply)
         if cursor is not None and self.waiters.known.get(device_id) == cursor:
+            self.presence.confirmed[device_id] = cursor
             self._park_or_finish(poll)
         else:
             self._read(poll, None if cursor is None else parse_cursor(cursor.decode()))
@@ -243,6 +260,8 @@ class UpdatesPoll(RateLimitedPoll[DevicePoll, PollResult | RestanteError]):
             if isinstance(result, Exception):
                 self._refuse(poll, result)
                 return
+            if cursor is not None and cursor.n <= result.head.newest.n:
+                self.presence.confirm(poll.key, str(cursor).encode())
             poll.cursor = str(result.head.newest).encode()
             self.waiters.learn(poll.key, poll.cursor, notification)
             if result.entries:
@@ -270,11 +289,14 @@ class UpdatesPoll(RateLimitedPoll[DevicePoll, PollResult | RestanteError]):
 
     def _end_wait(self, poll: DevicePoll) -> None:
         self.counters.idle += 1
+        # A poll that waited is seen until its end, from which the advised interval counts.
+        self.presence.seen[poll.key] = self.now
         self._finish(poll, PollResult(poll.cursor, self.interval_seconds(poll.key, poll.cursor)))
 
     def _deliver(self, poll: DevicePoll, entries: Sequence[LogEntry]) -> None:
         self.counters.with_signals += 1
         self.counters.signals += len(entries)
+        self.presence.seen[poll.key] = self.now
         cursor = b"%d-%d" % entries[-1].position
         self._finish(poll, PollResult(cursor, self.interval_seconds(poll.key, cursor), entries))
 

@@ -19,13 +19,13 @@ from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.identity import idempotency as stored_responses
 from restante.identity.callers import ApiKeyCaller, Person
-from restante.identity.grants import AllowedIds
+from restante.identity.grants import AllowedIds, Role
 from restante.identity.idempotency import IdempotentRequest, IdempotentResult
 from restante.jobs import jobs
 from restante.jobs.actions import JobAction, JobCaller
 from restante.jobs.jobs import RATE_MAX, DryRun, JobRequest, JobView
 from restante.web import idempotency
-from restante.web.access import role_needed
+from restante.web.access import TEAMS, role_needed
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse
 from restante.web.routes import Access, ResponseFormat, ResponseInfo, RouteOptions
@@ -79,7 +79,7 @@ class BulkHandler:
             filters=filters,
             params=decoded_params(body.params, action.params_type),
             caller=caller_of(request),
-            role=role_needed(self._access, _operator(request)),
+            role=self._role(request),
             rate_per_second=body.rate_per_second,
         )
         if body.dry_run:
@@ -90,6 +90,12 @@ class BulkHandler:
         idempotent = IdempotentRequest(request.actor, key, digest)
         result = await self._database.write(_create, job_request, total, idempotent, self._response_format)
         return idempotency.created_response(result, ACCEPTED)
+
+    def _role(self, request: ApiRequest) -> Role:
+        """The role that the caller needs while the job runs. A person acts on all users' devices as an admin only."""
+        caller = _operator(request)
+        is_on_all = self._access in TEAMS and isinstance(caller, Person) and request.allowed.are_all
+        return Role.admin if is_on_all else role_needed(self._access, caller)
 
 
 def decoded_params(raw: msgspec.Raw | UnsetType, into: type[P]) -> P:
