@@ -31,6 +31,7 @@ from restante.updates.devices.routes_registration import RegistrationRoutes
 from restante.updates.devices.routes_self import SelfRoutes
 from restante.updates.devices.routes_signals import SignalRoutes
 from restante.updates.devices.routes_verification import VerificationRoutes
+from restante.updates.fleet.routes_delivery import DeliveryRoutes
 from restante.updates.fleet.routes_fleet_list import FleetListRoutes
 from restante.updates.fleet.routes_groups import GroupRoutes
 from restante.updates.install.routes import InstallRoutes
@@ -118,7 +119,8 @@ class UpdatesComponent(PollComponent):
             *RegistrationRoutes(
                 database, self._access_control, self._tokens, refresh_key, refresh_token_seconds=refresh_seconds
             ).routes(),
-            *DeviceRoutes(database).routes(),
+            *DeviceRoutes(database, self.presence).routes(),
+            *DeliveryRoutes(database, self.presence).routes(),
             *ApiKeyRoutes(database).routes(),
             *SelfRoutes(database).routes(),
             *InstallRoutes(database, emit).routes(),
