@@ -10,6 +10,7 @@ from nacl.encoding import Base64Encoder
 from nacl.public import PrivateKey
 
 from restante.database.database import Database
+from restante.delivery.device_presence import DevicePresence
 from restante.identity import api_keys
 from restante.identity.callers import DeviceRevoked, Role
 from restante.identity.devices.device_codes import DeviceCodeLimits
@@ -25,6 +26,7 @@ from restante.updates.devices.routes_auth import AuthRoutes
 from restante.updates.devices.routes_devices import DeviceRoutes
 from restante.updates.devices.routes_registration import RegistrationRoutes
 from restante.updates.devices.routes_verification import VerificationRoutes
+from restante.updates.fleet.routes_delivery import DeliveryRoutes
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.access import SECURE_SESSION_COOKIE, SESSION_COOKIE, AccessControl
 from restante.web.request import ApiRequest
@@ -92,10 +94,12 @@ class AuthApp:
             clock=self.seconds,
             **lifetime,
         )
+        self.presence = DevicePresence(database)
         self.routes = [
             *auth.routes(),
             *RegistrationRoutes(database, access_control, self.tokens, refresh_key, **lifetime).routes(),
-            *DeviceRoutes(database).routes(),
+            *DeviceRoutes(database, self.presence).routes(),
+            *DeliveryRoutes(database, self.presence).routes(),
             *ApiKeyRoutes(database).routes(),
             *VerificationRoutes(database, access_control, sign_in, approval).routes(),
             *asset_routes(),

@@ -19,7 +19,7 @@ from restante.events.publishing.publishing import EventsToSign
 from restante.events.push.receivers import PushDue
 from restante.identity.callers import ClientRevoked, CollectorRevoked, DeviceRevoked
 from restante.updates.pki.assignments import WrapsPending
-from restante.updates.polling.rollout import RolloutChanged
+from restante.updates.polling.poll_boost import PollBoostChanged
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.component import Component, EventHandler, Service
 from restante.web.request import ApiRequest
@@ -33,7 +33,7 @@ TOPIC_OF_EVENT: dict[type, str] = {
     LogAdvanced: UPDATES,
     DeviceRevoked: UPDATES,
     WrapsPending: UPDATES,
-    RolloutChanged: UPDATES,
+    PollBoostChanged: UPDATES,
     CommandsChanged: COMMANDS,
     CommandFailed: COMMANDS,
     CollectorRevoked: COMMANDS,

@@ -49,6 +49,7 @@ from restante.identity.people import users
 from restante.identity.signing_keys import unlock
 from restante.server import lifecycle
 from restante.server.background_services import every
+from restante.server.bulk.component import BulkComponent
 from restante.server.cluster.cluster import Cluster
 from restante.server.cluster.node_registry import NodeIdentity, NodeLoad, NodeRegistry
 from restante.server.cluster.workers import serve_workers
@@ -173,7 +174,7 @@ class Node:
             events.poll,
             shared_signals_options(settings),
         )
-        return [
+        components = [
             self.outbox,
             self.updates,
             self.redis,
@@ -187,6 +188,9 @@ class Node:
             PortalComponent(portal_facts(settings)),
             self._console(),
         ]
+        actions = [action for component in components for action in component.job_actions()]
+        self.bulk = BulkComponent(database, actions, settings.jobs_keep_days)
+        return [*components, self.bulk]
 
     def _console(self) -> ConsoleComponent:
         """The pages for operators. Each subject is one entry in the list of page sets."""

@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 
 from restante import __version__
 from restante.database.database import Database
+from restante.delivery.device_presence import DevicePresence
 from restante.identity.master_key import MasterKey
 from restante.identity.signing_keys import SigningKeys
 from restante.server.docs.openapi import DocsRoutes, document, operation_id
@@ -67,7 +68,7 @@ def statuses_of(described: Route) -> list[str]:
 @pytest.fixture
 def routes(database: Database) -> list[Route]:
     api_routes = [
-        *DeviceRoutes(database).routes(),
+        *DeviceRoutes(database, DevicePresence(database)).routes(),
         *FleetRoutes(database, {}).routes(),
         *HealthRoutes(database, Path("."), ("api",)).routes(),
         *asset_routes(),

@@ -23,6 +23,7 @@ from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
 from restante.delivery.log import log
+from restante.updates import signal_types
 from restante.updates.install import install_configs
 
 SQL = queries_beside(__file__)
@@ -33,6 +34,7 @@ VERSION_CHARACTERS_MAX = 128
 LISTED_BYTES_MAX = 2048
 REPORTS_MAX = 20
 OUTCOMES_MAX = 100
+SIGNALS_SEARCHED = 20
 FAILURE_CHARACTERS_MAX = 255
 _APPLIED = ("applied", "ok", "success", "succeeded", "installed", "done")
 _FAILED = ("failed", "failure", "error")
@@ -73,8 +75,9 @@ def report(
     for outcome in reported:
         if outcome.config_version is not None:
             install_configs.mark_outcome(conn, device_id, outcome.config_version, outcome.failure)
-        if outcome.position is not None:
-            _store_signal_outcome(conn, device_id, outcome.position, outcome.failure)
+        position = outcome.position or _signal_of_version(conn, device_id, outcome.config_version)
+        if position is not None:
+            _store_signal_outcome(conn, device_id, position, outcome.failure)
 
 
 def list_page(conn: Connection, device_id: int, page: PageRequest) -> Page[Report]:
@@ -163,6 +166,15 @@ def _failure(event: dict[str, Any]) -> str:
     texts = (event.get(name) for name in ("error", "message", "reason", "detail"))
     said = next((text for text in texts if isinstance(text, str) and text), "the device gave no reason")
     return "".join(character if character.isprintable() else " " for character in said)[:FAILURE_CHARACTERS_MAX]
+
+
+def _signal_of_version(conn: Connection, device_id: int, version: int | None) -> Position | None:
+    """The position of the signal that announced this version of the install config, if it is one of the last ones."""
+    rows = conn.all(SQL.last_signals, device_id=device_id, type=signal_types.INSTALL_UPDATED, limit=SIGNALS_SEARCHED)
+    for row in rows:
+        if msgspec.json.decode(row["ref"]).get("version") == version:
+            return Position(row["ms"], row["n"])
+    return None
 
 
 def _store_signal_outcome(conn: Connection, device_id: int, position: Position, failure: str | None) -> None:

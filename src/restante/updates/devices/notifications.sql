@@ -31,3 +31,8 @@ ON CONFLICT (device_id, n) DO UPDATE SET outcome = excluded.outcome, detail = ex
 -- name: trim_outcomes
 -- Deletes outcomes of signals that the log no longer holds.
 DELETE FROM device_signal_outcomes WHERE device_id = :device_id AND n <= :n
+
+-- name: last_signals
+-- The newest signals of one type in the device's log, newest first.
+SELECT ms, n, ref FROM device_update_log
+WHERE device_id = :device_id AND type = :type ORDER BY ts_ms DESC LIMIT :limit

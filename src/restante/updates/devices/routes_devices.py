@@ -1,8 +1,11 @@
-"""Routes for a user's devices, for the user and for programs: list, show, revoke."""
+"""Routes for a user's devices, for the user and for programs: list and revoke. `updates.fleet` shows one device."""
+
+import msgspec
 
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.paging import Page, PageRequest, page_of_items
+from restante.delivery.presence import Presence
 from restante.identity.grants import Area
 from restante.identity.people import users
 from restante.updates.devices import devices
@@ -17,8 +20,9 @@ TAG = "devices"
 
 
 class DeviceRoutes:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, presence: Presence) -> None:
         self._database = database
+        self._presence = presence
 
     def routes(self) -> list[Route]:
         group = RouteGroup(
@@ -34,21 +38,28 @@ class DeviceRoutes:
         return [
             own.get("/devices", self.list_own, Access.own_read, "List the caller's devices.", **listed),
             group.get("", self.list_page, Access.read, "List the user's devices.", **listed),
-            group.get(one, self.get, Access.read, "Show a device."),
             group.delete(one, self.revoke, Access.operate, "Revoke the device."),
             group.post(one + "/revoke", self.revoke, Access.operate, "Revoke the device."),
         ]
 
     async def list_page(self, request: ApiRequest) -> ApiResponse:
         user_id = request.path_id("user_id")
-        return list_response(request, await self._database.read(_page, user_id, page_request_of(request)))
+        return await self._list(request, user_id)
 
     async def list_own(self, request: ApiRequest) -> ApiResponse:
         """The same as the list of the caller's user id."""
-        return list_response(request, await self._database.read(_page, request.owner_id, page_request_of(request)))
+        return await self._list(request, request.owner_id)
 
-    async def get(self, request: ApiRequest) -> Device:
-        return await self._database.read(devices.get, request.path_id("device_id"), request.path_id("user_id"))
+    async def _list(self, request: ApiRequest, user_id: int) -> ApiResponse:
+        page = await self._database.read(_page, user_id, page_request_of(request))
+        return list_response(request, Page([self._with_memory(device) for device in page.items], page.next))
+
+    def _with_memory(self, device: Device) -> Device:
+        """The device with the last poll that this server remembers, if it is newer than the stored one."""
+        seen = self._presence.last_seen(device.id)
+        if seen is None or int(seen) <= (device.last_seen_at or 0):
+            return device
+        return msgspec.structs.replace(device, last_seen_at=int(seen))
 
     async def revoke(self, request: ApiRequest) -> Device:
         """End the device's tokens permanently; revoking it again changes nothing."""

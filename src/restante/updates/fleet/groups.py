@@ -56,7 +56,7 @@ def create(
         raise Conflict(f"there are {GROUPS_MAX} groups already, which is the most")
     row = conn.one(SQL.insert_group, user_id=owner, name=name, filter=_encoded(saved), now_ms=conn.now_ms, actor=actor)
     group = _group(_existing(row))
-    _record(conn, actor, "group created", group)
+    _record(conn, actor, "group.created", group)
     return group
 
 
@@ -76,14 +76,14 @@ def update(
         SQL.update_group, group_id=group_id, name=name, filter=_encoded(saved), now_ms=conn.now_ms, actor=actor
     )
     group = _group(_existing(row))
-    _record(conn, actor, "group changed", group)
+    _record(conn, actor, "group.changed", group)
     return group
 
 
 def delete(conn: Connection, group_id: int, actor: str, users: AllowedIds) -> None:
     group = get(conn, group_id, users)
     conn.run(SQL.delete_group, group_id=group_id)
-    _record(conn, actor, "group deleted", group)
+    _record(conn, actor, "group.deleted", group)
 
 
 def get(conn: Connection, group_id: int, users: AllowedIds = ALL_IDS) -> Group:

@@ -116,6 +116,6 @@ def change_tag(conn: Connection, user_id: int, device_id: int, tag: str, actor: 
     get_owned_device(conn, user_id, device_id)
     change = tags.add if is_added else tags.remove
     if change(conn, "device", device_id, tag):
-        event = "device tag added" if is_added else "device tag removed"
+        event = "device.tagged" if is_added else "device.untagged"
         access_audit.record_other(conn, actor, event, {"device_id": device_id, "user_id": user_id, "tag": tag})
     return TagList(tags.tags_of(conn, "device", device_id))
