@@ -33,6 +33,7 @@ SECTIONS = (
     Section("overview", "Overview", ROOT),
     Section("devices", "Devices", f"{ROOT}/devices", Area.updates),
     Section("outbox", "Outbox", f"{ROOT}/outbox", Area.updates),
+    Section("jobs", "Jobs", f"{ROOT}/jobs"),
     Section("people", "People", f"{ROOT}/people", is_for_admins=True),
     Section("keys", "API keys", f"{ROOT}/keys", is_for_admins=True),
     Section("settings", "Settings", f"{ROOT}/settings", is_for_all_admins=True),

@@ -188,6 +188,10 @@ class JobActions:
     def find(self, target: str, name: str) -> JobAction[Any] | None:
         return self._actions.get((target, name))
 
+    def of_target(self, target: str) -> list[JobAction[Any]]:
+        """The actions on these rows, in the order in which they were registered."""
+        return [action for (each, _name), action in self._actions.items() if each == target]
+
 
 def id_page(ids: list[int], limit: int) -> IdPage:
     """The page of a query that reads until it has found `limit` ids, or none is left."""

@@ -26,6 +26,7 @@ from restante.console.rates import Rates
 from restante.console.rendering import Rendering
 from restante.console.views.devices import DevicePages
 from restante.console.views.fleet import FleetPages
+from restante.console.views.jobs import JobPages
 from restante.console.views.keys import KeyPages
 from restante.console.views.outbox import OutboxPages
 from restante.console.views.overview import OverviewPages
@@ -207,9 +208,10 @@ class Node:
         emit = self.outbox.emit if self.settings.signal_aliases else without_aliases(self.outbox.emit)
         page_sets: list[PageSet] = [
             SystemPages(facts),
-            FleetPages(self.updates.presence),
+            FleetPages(self.updates.presence, lambda: self.bulk.actions),
             DevicePages(self.updates.presence, emit, self.outbox.emit),
             OutboxPages(self.outbox.sources()),
+            JobPages(lambda: self.bulk.actions),
             PeoplePages(),
             KeyPages(),
         ]

@@ -24,13 +24,13 @@ OPEN_STATES = ("pending_approval", "queued", "running", "paused")
 class BulkComponent(Component):
     def __init__(self, database: Database, actions: Iterable[JobAction[Any]], keep_days: int) -> None:
         self._database = database
-        self._actions = JobActions(actions)
+        self.actions = JobActions(actions)
         self._keep_days = keep_days
-        self.runner = JobRunner(database, self._actions)
+        self.runner = JobRunner(database, self.actions)
         self._counts: dict[str, int] = {}
 
     def routes(self) -> list[Route]:
-        return JobRoutes(self._database, self._actions).routes()
+        return JobRoutes(self._database, self.actions).routes()
 
     def services(self) -> list[Service]:
         return [Service("jobs", self.runner.run, self.runner.stop, role="jobs")]
