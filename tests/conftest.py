@@ -23,7 +23,7 @@ from tests.services.redis import RedisServer, running_redis
 
 START_MS = 1_800_000_000_000
 TESTS = Path(__file__).parent
-ON_BOTH_ENGINES = {"commands", "database", "delivery", "events", "identity", "models", "updates"}
+ON_BOTH_ENGINES = {"commands", "database", "delivery", "events", "identity", "jobs", "models", "updates"}
 ENGINES = ("sqlite", "postgres")
 
 # No deadlines: the time of an example depends on what else the machine does.

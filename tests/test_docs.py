@@ -35,6 +35,7 @@ from tests.faults.client import Client
 from tests.faults.server_process import TIMEOUT_SECONDS, PreparedData, prepare_data, running_server
 
 CLIENT_PAGE = DOCS / "device-updates.md"
+BULK_PAGE = DOCS / "bulk-and-rollouts.md"
 OPERATOR_PAGE = DOCS / "operator-guide.md"
 RUNBOOK = DOCS / "operations.md"
 EDGE_PAGES = [DOCS / "edge-commands.md", DOCS / "edge-operations.md"]
@@ -136,7 +137,7 @@ def register(operator: Client, prepared: PreparedData) -> dict[str, Any]:
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
     """A server with a poll interval of one second, one registered device, and the page's client for it."""
     prepared = prepare_data(tmp_path / "data")
-    every_second = ("--poll-interval-seconds", "1", "--rollout-poll-interval-seconds", "1")
+    every_second = ("--poll-interval-seconds", "1", "--boost-poll-interval-seconds", "1")
     with running_server(prepared.data, *every_second) as server:
         operator = Client(server.port, prepared.key)
         registered = register(operator, prepared)
@@ -193,7 +194,9 @@ def test_documented_client_stops_when_device_is_revoked(fleet: Fleet) -> None:
 
 
 def test_every_route_is_documented(tmp_path: Path) -> None:
-    documented = "".join(page.read_text() for page in (CLIENT_PAGE, OPERATOR_PAGE, RUNBOOK, *EDGE_PAGES, *EVENT_PAGES))
+    documented = "".join(
+        page.read_text() for page in (CLIENT_PAGE, OPERATOR_PAGE, BULK_PAGE, RUNBOOK, *EDGE_PAGES, *EVENT_PAGES)
+    )
     with opened(Settings(data=tmp_path)) as node:
         # Assets are parts of our own pages, not an interface.
         callable_routes = [route for route in node.routes() if not route.path.startswith("/assets/")]

@@ -32,7 +32,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 SETTINGS: dict[str, Any] = {
     "poll_burst": 1_000_000,
     "poll_interval_seconds": 1,
-    "rollout_poll_interval_seconds": 1,
+    "boost_poll_interval_seconds": 1,
     "events_poll_burst": 1_000_000,
     "events_wait_seconds": 0,
 }

@@ -2,6 +2,8 @@
 browser that signs in, reads pages and posts their forms."""
 
 import re
+import time
+from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,6 +38,7 @@ _FAIL = Query(
 )
 _OUTDATE = Query("outdate", "UPDATE sessions SET confirmed_at = 1 WHERE token_hash = :token_hash")
 _TOKEN = re.compile(r'name="form_token" value="([^"]+)"')
+RETRY_FIELDS = {"target": "outbox", "action": "retry"}
 _MODELS = ("Edge gateway 4", "Edge gateway 4", "Till printer", "Lift controller")
 
 
@@ -155,3 +158,23 @@ class ConsoleClient:
     def sign_in(self, name: str, password: str = PASSWORD) -> httpx.Response:
         data = {"email": f"{name}@example.com", "password": password}
         return self.http.post("/console/sign-in", data=data, headers={"origin": self.origin})
+
+
+def eventually(is_true: Callable[[], bool]) -> None:
+    """Wait until it is true: the overview reads what it reports at most once a second."""
+    end = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def run_job(client: "ConsoleClient", **fields: str) -> str:
+    """Make a dry run, create the job from its page, and return the path of the job."""
+    shown = client.post("/console/jobs/new", **RETRY_FIELDS, **fields, step="dry-run")
+    key = re.search(r'name="key" value="(\w+)"', shown.text)
+    assert key, shown.text
+    done = client.post("/console/jobs/new", **RETRY_FIELDS, **fields, step="run", key=key[1])
+    again = client.post("/console/jobs/new", **RETRY_FIELDS, **fields, step="run", key=key[1])
+    assert done.status_code == again.status_code == 303
+    assert done.headers["location"] == again.headers["location"]
+    return done.headers["location"].partition("?")[0]

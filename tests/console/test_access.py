@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from restante.web.routes import Route
-from tests.console.console_server import ConsoleServer
+from tests.console.console_server import ConsoleServer, run_job
 
 EVERYONE = ("admin", "fleet", "site", "approver", "bank", "viewer")
 FLEET = ("admin", "fleet")
@@ -32,6 +32,9 @@ class Rule(NamedTuple):
 # The first rule whose prefix fits counts.
 RULES = [
     Rule("/console/search", EVERYONE),
+    Rule("/console/jobs/new", FLEET),
+    Rule("/console/jobs/", FLEET),
+    Rule("/console/jobs", EVERYONE),
     Rule("/console/sign-out", EVERYONE),
     Rule("/console/devices", FLEET),
     Rule("/console/outbox", FLEET),
@@ -52,7 +55,8 @@ class Filled(NamedTuple):
     values: dict[str, str]
 
     def path(self, route: Route) -> str:
-        return re.sub(r"{(\w+)}", lambda found: self.values[found[1]], route.path)
+        path = re.sub(r"{(\w+)}", lambda found: self.values[found[1]], route.path)
+        return f"{path}?target=outbox" if path == "/console/jobs/new" else path
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +64,16 @@ def filled(server: ConsoleServer) -> Filled:
     device_id = server.add_full_device()
     edge = server.add_edge_resources()
     target = server.add_person("target", "viewer@updates:1")
+    row_id = server.add_failed_row(device_id)
+    with server.client("fleet") as fleet:
+        job_path = run_job(fleet, **{"filter.device_id": str(device_id), "rate": "1"})
     return Filled(
         server,
         {
             "device_id": str(device_id),
             "version": "1",
-            "row_id": str(server.add_failed_row(device_id)),
+            "row_id": str(row_id),
+            "job_id": job_path.rpartition("/")[2],
             "person_id": str(target),
             "key_id": str(server.add_updates_key()),
             "cert_id": "1",
@@ -100,7 +108,7 @@ def test_page_is_open_to_those_who_may_see_it_and_does_not_exist_for_others(fill
                 expected = 200 if person in people_of(route) else 404
                 response = client.get(filled.path(route))
                 assert response.status_code == expected, f"{person}: {name_of(route)}"
-                assert ("There is no such page" in response.text) == (expected == 404)
+                assert ("<h1>Not found</h1>" in response.text) == (expected == 404)
 
 
 def test_strangers_are_asked_to_sign_in_for_every_page(filled: Filled) -> None:
@@ -119,7 +127,7 @@ def test_action_is_refused_without_grant_session_token_or_origin(filled: Filled)
         for route in guarded(filled, "POST"):
             path = filled.path(route)
             if "viewer" not in people_of(route):
-                assert viewer.post(path, token=viewer_token).status_code == 403, name_of(route)
+                assert viewer.post(path, token=viewer_token).status_code in (403, 404), name_of(route)
             assert nobody.post(path, token=viewer_token).status_code == 401, name_of(route)
             assert admin.post(path, token=viewer_token).status_code == 403, name_of(route)
             assert admin.post(path, token=admin_token, origin="https://evil.example").status_code == 403, name_of(route)

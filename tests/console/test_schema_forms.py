@@ -1,13 +1,13 @@
 """Forms made from a JSON Schema: their fields, and the object that a posted form stands for."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
 from msgspec import Meta
 
 from restante.console.forms import Form
-from restante.console.schema_forms import fields_of, value_of
+from restante.console.schema_forms import fields_of, object_schema, value_of
 from restante.core.errors import BadInput
 
 
@@ -18,11 +18,11 @@ class Fan(msgspec.Struct):
     names: list[str] = []
     limits: dict[str, int] = {}
     factor: float | None = None
+    version: int | str | None = None
 
 
-def schema() -> dict[str, object]:
-    whole = msgspec.json.schema(Fan)
-    return {**whole["$defs"]["Fan"], "$defs": whole["$defs"]}
+def schema() -> dict[str, Any]:
+    return object_schema(Fan)
 
 
 def test_each_field_has_the_input_of_its_type() -> None:
@@ -42,6 +42,11 @@ def test_posted_form_stands_for_an_object() -> None:
         [("p.speed", "40"), ("p.mode", "auto"), ("p.is_quiet", "true"), ("p.names", "a\r\n\r\n b "), ("p.factor", "")]
     )
     assert value_of(schema(), form, "p.") == {"speed": 40, "mode": "auto", "is_quiet": True, "names": ["a", "b"]}
+
+
+def test_number_or_word_is_read_as_what_it_is() -> None:
+    assert value_of(schema(), Form([("version", "7")])) == {"version": 7}
+    assert value_of(schema(), Form([("version", "behind")])) == {"version": "behind"}
 
 
 @pytest.mark.parametrize(

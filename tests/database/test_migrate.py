@@ -38,7 +38,7 @@ def rows(engine: Engine, query: Query) -> list[tuple[object, ...]]:
         conn.close()
 
 
-def test_migrations_of_the_product_have_different_numbers() -> None:
+def test_migrations_of_the_product_have_distinct_numbers() -> None:
     numbers = [step.number for step in available()]
     assert numbers == sorted(set(numbers))
 

@@ -3,6 +3,8 @@
 from typing import NamedTuple
 from uuid import uuid4
 
+from restante.commands.bulk.miner_target import MinerFilter
+from restante.commands.bulk.send import SendParams
 from restante.commands.dispatch.claims import ClaimRequest, claim
 from restante.commands.lifecycle import creation
 from restante.commands.lifecycle.creation import CommandRequest
@@ -16,6 +18,10 @@ from restante.commands.telemetry.telemetry_records import parse_batch
 from restante.core.iso_time import iso
 from restante.database.connection import Connection
 from restante.identity.callers import CollectorCaller
+from restante.identity.grants import ALL_IDS, Role
+from restante.jobs import jobs
+from restante.jobs.actions import JobCaller
+from restante.jobs.jobs import JobRequest
 from restante.server.app import Node
 from restante.server.config.options import commands_options
 from restante.web.routes import Route
@@ -41,12 +47,14 @@ class EdgeResources(NamedTuple):
     approval_id: str
     pending_id: str
     rule_id: int
+    job_id: str
+    held_job_id: str
     tag: str = "pilot"
 
     def for_route(self, route: Route) -> "EdgeResources":
         """The resources with the command that the route can act on."""
         needs_approval = route.path.endswith(("/approve", "/deny"))
-        return self._replace(command_id=self.approval_id) if needs_approval else self
+        return self._replace(command_id=self.approval_id, job_id=self.held_job_id) if needs_approval else self
 
 
 def is_edge(route: Route) -> bool:
@@ -80,7 +88,22 @@ def add_edge_resources(conn: Connection, node: Node) -> EdgeResources:
         create(APPROVED_TYPE),
         create("HASHING_ENABLE"),
         rule.id,
+        _job(conn, node, site.id, "HASHING_ENABLE"),
+        _job(conn, node, site.id, APPROVED_TYPE),
     )
+
+
+def _job(conn: Connection, node: Node, site_id: int, command_type: str) -> str:
+    """A job that sends a command to all miners of the site; one that needs approval waits for it."""
+    send = next(action for action in node.commands.job_actions() if action.name == "send")
+    request = JobRequest(
+        action=send,
+        filters=MinerFilter(site_id=site_id),
+        params=SendParams(command_type=command_type),
+        caller=JobCaller(ACTOR, (), ALL_IDS),
+        role=Role.operator,
+    )
+    return jobs.create(conn, request, 1).job_id
 
 
 def _rule(site_id: int) -> RuleRequest:

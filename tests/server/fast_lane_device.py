@@ -12,7 +12,7 @@ from tests.server.live_server import LiveServer, RawConnection
 PATH = b"/apiv1/devices/self/updates"
 
 # Intervals that do not depend on the time of the test.
-SETTINGS: dict[str, Any] = {"poll_burst": 1_000_000, "poll_interval_seconds": 1, "rollout_poll_interval_seconds": 1}
+SETTINGS: dict[str, Any] = {"poll_burst": 1_000_000, "poll_interval_seconds": 1, "boost_poll_interval_seconds": 1}
 
 
 class Device(NamedTuple):

@@ -140,13 +140,17 @@ class PopulatedServer:
 
 def fill_path(route: Route, resources: Resources) -> str:
     values: Any = resources
-    if is_edge(route):
+    if is_edge(route) or is_job(route):
         values = resources.edge.for_route(route)
     elif is_event(route) or is_ssf(route):
         values = resources.events.for_route(route)
     path = re.sub(r"\{(\w+)\}", lambda name: str(getattr(values, name[1])), route.path)
     # These routes take the stream in the query.
     return f"{path}?stream_id={resources.events.stream_id}" if is_ssf(route) and route.query else path
+
+
+def is_job(route: Route) -> bool:
+    return route.path.startswith("/apiv1/jobs")
 
 
 def dump(conn: Connection) -> dict[str, list[tuple[Any, ...]]]:

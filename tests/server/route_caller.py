@@ -9,7 +9,7 @@ import httpx
 from restante.web.routes import Access, Route
 from tests.server.edge_resources import is_edge
 from tests.server.event_resources import is_event, is_ssf
-from tests.server.populated_server import Callers, Headers, PopulatedServer, Resources, fill_path
+from tests.server.populated_server import Callers, Headers, PopulatedServer, Resources, fill_path, is_job
 from tests.server.valid_bodies import BODIES, valid_body
 from tests.server.valid_edge_bodies import HANDLER_DECODED_BODIES
 
@@ -42,7 +42,7 @@ class RouteCaller:
                 return {"authorization": f"Bearer {self.resources.events.token_for(route)}"}
             case Access.open | Access.own_read:
                 return self._callers.headers["owner"]
-            case Access.approve_in_person:
+            case Access.approve_in_person | Access.jobs_approve:
                 return self._callers.headers["admin"]
         return self._callers.headers["admin key"]
 
@@ -64,7 +64,7 @@ class RouteCaller:
 
     def add_new_resources(self, route: Route) -> None:
         """Add new resources: a command can be acknowledged, approved or cancelled only once."""
-        if is_edge(route):
+        if is_edge(route) or is_job(route):
             self.resources = self.resources._replace(edge=self.server.add_edge_resources())
             self._callers.headers["collector"] = {"authorization": f"Bearer {self.resources.edge.token}"}
         if is_event(route) or is_ssf(route):

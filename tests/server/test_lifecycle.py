@@ -17,7 +17,7 @@ from restante.server import component_list, lifecycle
 from restante.server.app import opened
 from restante.server.config.setting_types import Address
 from restante.server.config.settings import Settings
-from restante.updates.polling import rollout
+from restante.updates.polling import poll_boost
 from restante.updates.polling.poll import PollResult
 from tests.server.live_server import LiveServer
 
@@ -79,17 +79,17 @@ def test_revoked_device_loses_its_cached_tokens(tmp_path: Path) -> None:
         server.close()
 
 
-def test_rollout_takes_effect_at_once_and_survives_a_restart(tmp_path: Path) -> None:
+def test_poll_boost_takes_effect_at_once_and_survives_a_restart(tmp_path: Path) -> None:
     server = LiveServer(tmp_path)
     node = server.node
-    started = node.database.write_now(rollout.start, 3600, 7)
-    server.wait_until(lambda: node.updates.poll.rollout == started)
+    started = node.database.write_now(poll_boost.start, 3600, 7)
+    server.wait_until(lambda: node.updates.poll.boost == started)
     server.close()
     restarted = LiveServer(tmp_path)
     try:
-        assert restarted.node.updates.poll.rollout == started
-        restarted.node.database.write_now(rollout.stop)
-        restarted.wait_until(lambda: restarted.node.updates.poll.rollout is None)
+        assert restarted.node.updates.poll.boost == started
+        restarted.node.database.write_now(poll_boost.stop)
+        restarted.wait_until(lambda: restarted.node.updates.poll.boost is None)
     finally:
         restarted.close()
 
@@ -121,11 +121,11 @@ def test_commit_of_another_process_is_read_from_the_database(tmp_path: Path) -> 
     try:
         node = server.node
         # Like a commit of another process: the change is in the database, but this node handled no event for it.
-        server.call(setattr, node.updates.poll, "rollout", None)
-        node.database.write_now(rollout.start, 3600, 7)
-        server.call(setattr, node.updates.poll, "rollout", None)
+        server.call(setattr, node.updates.poll, "boost", None)
+        node.database.write_now(poll_boost.start, 3600, 7)
+        server.call(setattr, node.updates.poll, "boost", None)
         server.call(node.components.handle_commit_events, [ForeignCommit()])
-        server.wait_until(lambda: node.updates.poll.rollout is not None)
+        server.wait_until(lambda: node.updates.poll.boost is not None)
     finally:
         server.close()
 

@@ -78,6 +78,16 @@ REFUSED: dict[Access, dict[str, int]] = {
     | ROLE_TOO_LOW
     | {"owner": 403, "another operator": 403, "admin, from another origin": 403},
 }
+# Jobs have no owner: the role decides, for what the job may touch. The jobs of these tests are those of a site.
+REFUSED[Access.jobs_read] = UNAUTHENTICATED | MACHINES
+REFUSED[Access.jobs_operate] = REFUSED[Access.jobs_read] | ROLE_TOO_LOW | {"owner, from another origin": 403}
+REFUSED[Access.jobs_approve] = REFUSED[Access.jobs_operate] | {
+    "operator key": 403,
+    "owner": 403,
+    "approver key": 403,
+    "admin key": 403,
+    "admin, from another origin": 403,
+}
 NOT_ADMIN = {"operator key": 403, "owner": 403, "approver key": 403, "approver": 403}
 REFUSED[Access.administer] = REFUSED[Access.manage_access] = (
     UNAUTHENTICATED | MACHINES | KEYS_OF_USERS | ROLE_TOO_LOW | NOT_ADMIN | {"admin, from another origin": 403}
@@ -93,6 +103,9 @@ ADMITTED: dict[Access, list[str]] = {
     Access.fleet_operate: ["admin", "operator key", "admin key"],
     Access.administer: ["admin", "admin key"],
     Access.manage_access: ["admin", "admin key"],
+    Access.jobs_read: ["viewer", "owner", "another operator", "approver", "admin", "viewer key", "admin key"],
+    Access.jobs_operate: ["owner", "another operator", "approver", "admin", "operator key", "admin key"],
+    Access.jobs_approve: ["approver", "admin"],
 }
 # Sites of edge commands have no owner: only the role decides.
 EDGE_REFUSED: dict[Access, dict[str, int]] = {
@@ -238,7 +251,7 @@ def check_challenge(route: Route, caller: str, sent: dict[str, str], response: h
         assert re.fullmatch('Bearer realm="restante", error="insufficient_scope", scope="[a-z. ]+"', challenge), caller
     else:
         # No other role or scope would help.
-        no_role_helps = route.access in (Access.own_read, Access.approve_in_person)
+        no_role_helps = route.access in (Access.own_read, Access.approve_in_person, Access.jobs_approve)
         assert caller not in LACKS_ROLE_OR_SCOPE or no_role_helps, caller
 
 
@@ -316,9 +329,9 @@ def test_open_routes_are_the_listed_ones() -> None:
 
 @pytest.mark.parametrize("route", GUARDED, ids=route_name)
 def test_changing_route_needs_more_than_read_access(route: Route) -> None:
-    reading = {Access.read, Access.own_read, Access.team_read, Access.fleet_read}
+    reading = {Access.read, Access.own_read, Access.team_read, Access.fleet_read, Access.jobs_read}
     changing = {Access.operate, Access.team_operate, Access.fleet_operate, Access.approve, Access.approve_in_person}
-    changing |= {Access.administer, Access.manage_access}
+    changing |= {Access.administer, Access.manage_access, Access.jobs_operate, Access.jobs_approve}
     clients = {Access.client, Access.subscriber, Access.ssf_read, Access.ssf_manage}
     machines = {Access.device, Access.collector, Access.older_collector, *clients}
     administering = {Access.administer, Access.manage_access}

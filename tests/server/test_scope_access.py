@@ -17,7 +17,7 @@ from restante.events.ssf import streams
 from restante.identity import api_keys
 from restante.identity.grants import Grants, Role, checked_grants
 from restante.identity.people import sessions, users
-from restante.web.access import SESSION_COOKIE
+from restante.web.access import IN_PERSON, SESSION_COOKIE
 from restante.web.routes import Access, Route
 from tests.identity.people_and_devices import SESSION_SECONDS
 from tests.server.populated_server import PopulatedServer, Resources, fill_path
@@ -46,6 +46,9 @@ ROLE_NEEDED = {
     Access.team_operate: Role.operator,
     Access.fleet_read: Role.viewer,
     Access.fleet_operate: Role.operator,
+    Access.jobs_read: Role.viewer,
+    Access.jobs_operate: Role.operator,
+    Access.jobs_approve: Role.approver,
 }
 USER = "/apiv1/users/{user_id}"
 EDGE = "/api/edge/v1/admin"
@@ -57,6 +60,8 @@ BODY = "a resource that the body names: 400, as for a missing one"
 SHARED = "what is the same for all resources of the area"
 LIST = "a list: only what is within the scope"
 WHOLE = "the whole area: 403"
+JOB = "a job of a site: 404, as for a missing one, also for a caller of another area"
+JOBS = "a list of jobs of all areas: only those within the scope"
 PEOPLE = "people and keys: 404, as for missing ones"
 GIVEN = "grants that the caller gives: 403"
 
@@ -80,9 +85,10 @@ TOUCHES: dict[str, dict[str, str]] = {
         "POST /apiv1/outbox/retry": LIST,
         "GET /apiv1/outbox/{row_id}": RESOURCE,
         "POST /apiv1/outbox/{row_id}/retry": RESOURCE,
-        "GET /apiv1/rollout": WHOLE,
-        "PUT /apiv1/rollout": WHOLE,
-        "DELETE /apiv1/rollout": WHOLE,
+        "POST /apiv1/outbox/bulk": LIST,
+        "GET /apiv1/poll-boost": WHOLE,
+        "PUT /apiv1/poll-boost": WHOLE,
+        "DELETE /apiv1/poll-boost": WHOLE,
         "POST " + USER + "/devices": USERS,
         "GET " + USER + "/devices": USERS,
         "GET " + USER + "/devices/{device_id}": USERS,
@@ -150,6 +156,16 @@ TOUCHES: dict[str, dict[str, str]] = {
         "DELETE " + EDGE + "/devices/{device_id}/tags/{tag}": RESOURCE,
         "PUT " + EDGE + "/miners/{miner_id}/tags/{tag}": RESOURCE,
         "DELETE " + EDGE + "/miners/{miner_id}/tags/{tag}": RESOURCE,
+        "POST " + EDGE + "/miners/bulk": BODY,
+        "POST " + EDGE + "/commands/bulk": BODY,
+        "GET /apiv1/jobs": JOBS,
+        "GET /apiv1/jobs/{job_id}": JOB,
+        "GET /apiv1/jobs/{job_id}/items": JOB,
+        "POST /apiv1/jobs/{job_id}/pause": JOB,
+        "POST /apiv1/jobs/{job_id}/resume": JOB,
+        "POST /apiv1/jobs/{job_id}/abort": JOB,
+        "POST /apiv1/jobs/{job_id}/approve": JOB,
+        "POST /apiv1/jobs/{job_id}/deny": JOB,
         "POST " + EDGE + "/commands": BODY,
         "GET " + EDGE + "/commands": LIST,
         "GET " + EDGE + "/commands/{command_id}": RESOURCE,
@@ -175,6 +191,7 @@ TOUCHES: dict[str, dict[str, str]] = {
         "POST /admin/clients/{client_id}/resume": RESOURCE,
         "GET /admin/events/audit": LIST,
         "POST /admin/events": RESOURCE,
+        "POST /admin/events/bulk": RESOURCE,
         "GET /admin/events": LIST,
         "GET /admin/events/{jti}": RESOURCE,
         "POST /admin/events/{jti}/release": RESOURCE,
@@ -207,6 +224,7 @@ TOUCHES: dict[str, dict[str, str]] = {
     },
 }
 OUTSIDE = {USERS: 403, RESOURCE: 404, BODY: 400, LIST: 200, SHARED: 200, WHOLE: 403, PEOPLE: 404, GIVEN: 403}
+OUTSIDE |= {JOB: 404, JOBS: 200}
 # Answers about the caller's own user, whose key without a user has none: see test_route_access.
 OWN = {"GET /apiv1/me/devices"}
 # The callers' scopes: everything, an area, the resources of these tests, other resources.
@@ -284,7 +302,7 @@ def expected_status(route: Route, role: Role, scope: str) -> int:
         # An administrator of a part sees the people and keys of that part only.
         return 403 if touches == WHOLE else OUTSIDE[touches]
     if scope == "elsewhere":
-        return 403
+        return OUTSIDE[touches] if touches in (JOB, JOBS) else 403
     if scope == "own":
         return 403 if touches == WHOLE else route.status
     return OUTSIDE[touches] if scope == "other" else route.status
@@ -292,7 +310,7 @@ def expected_status(route: Route, role: Role, scope: str) -> int:
 
 def call(server: PopulatedServer, route: Route, resources: Resources, headers: dict[str, str]) -> httpx.Response:
     path = fill_path(route, resources)
-    unused = "authorization" if route.access is Access.approve_in_person else "cookie"
+    unused = "authorization" if route.access in IN_PERSON else "cookie"
     headers = {name: value for name, value in headers.items() if name != unused}
     path += f"?site_id={resources.edge.site_id}" if route.path.endswith("/admin/telemetry") else ""
     return server.request(route, path, headers, valid_body(server, route, resources))
@@ -316,7 +334,7 @@ def test_role_and_scope_decide(fixture: Fixture, route: Route) -> None:
                 continue
             response = call(server, route, fixture.own, fixture.headers[role, scope, area])
             assert response.status_code == status, f"{role.name}@{scope}: {response.text[:200]}"
-            if status == 200 and scope == "other" and touches == LIST:
+            if status == 200 and scope == "other" and touches in (LIST, JOBS):
                 check_filtered(fixture, route, response)
     if changes:
         assert server.dump() == before
@@ -325,11 +343,16 @@ def test_role_and_scope_decide(fixture: Fixture, route: Route) -> None:
 def check_filtered(fixture: Fixture, route: Route, response: httpx.Response) -> None:
     """Check that a list shows only the caller's own part to a caller of another site, client or user."""
     other, own = fixture.other, fixture.own
-    area, _ = entry_of(route)
+    area, touches = entry_of(route)
     if route.path.endswith("/audit/export"):
         header = json.loads(response.text.splitlines()[0])
         chains = {checkpoint["chain"] for checkpoint in header["checkpoints"]}
         assert chains == {other.edge.site_id}
+        return
+    if touches == JOBS:
+        shown = {item["job_id"] for item in response.json()["data"]["items"]}
+        assert not {own.edge.job_id, own.edge.held_job_id} & shown
+        assert other.edge.job_id in shown
         return
     if area == "commands":
         name = "id" if route.path.endswith("/sites") else "site_id"

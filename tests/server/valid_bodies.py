@@ -177,7 +177,11 @@ BODIES: dict[tuple[str, str], list[Body]] = {
         }
     ],
     ("PUT", "/apiv1/groups/{group_id}"): [lambda *_: {"name": f"group {uuid4()}", "filter": {"status": "active"}}],
-    ("PUT", "/apiv1/rollout"): [_fixed(for_seconds=60, interval_seconds=15)],
+    ("POST", "/apiv1/outbox/bulk"): [
+        lambda _, resources: {"action": "retry", "filter": {"device_id": resources.device_id}, "rate_per_second": 5}
+    ],
+    ("POST", "/apiv1/jobs/{job_id}/deny"): [_fixed(reason="not now")],
+    ("PUT", "/apiv1/poll-boost"): [_fixed(for_seconds=60, interval_seconds=15)],
     **{route: [_edge_body(body) for body in bodies] for route, bodies in EDGE_BODIES.items()},
     **{route: [_event_body(body) for body in bodies] for route, bodies in EVENT_BODIES.items()},
 }

@@ -111,6 +111,18 @@ EDGE_BODIES: dict[tuple[str, str], list[EdgeBody]] = {
         lambda resources: {"site_id": resources.site_id, "all_miners": True, "command_type": "enable"},
         lambda resources: {"commands": [_command(resources)]},
     ],
+    ("POST", _ADMIN + "/miners/bulk"): [
+        lambda resources: {
+            "action": "send",
+            "filter": {"site_id": resources.site_id},
+            "params": {"command_type": "enable", "params": {}, "priority": 1, "ttl_sec": 60, "max_retries": 1},
+            "dry_run": False,
+            "rate_per_second": 10,
+        }
+    ],
+    ("POST", _ADMIN + "/commands/bulk"): [
+        lambda resources: {"action": "cancel", "filter": {"site_id": resources.site_id}, "params": {"reason": "x"}}
+    ],
     ("POST", _ADMIN + "/commands/{command_id}/cancel"): [lambda _: {"reason": "why not"}],
     ("POST", _ADMIN + "/commands/{command_id}/deny"): [lambda _: {"reason": "why not"}],
 }

@@ -84,6 +84,9 @@ def _verification(resources: EventResources) -> dict[str, Any]:
 EVENT_BODIES: dict[tuple[str, str], list[EventBody]] = {
     **{("POST", f"{base}/events"): [_poll] for base in _BASES},
     ("POST", "/admin/events"): [_publish],
+    ("POST", "/admin/events/bulk"): [
+        lambda resources: {"action": "release", "filter": {"client_id": resources.client_id}}
+    ],
     ("POST", "/admin/events/keys/rotate"): [lambda _: {"alg": "EdDSA"}],
     ("POST", "/admin/clients"): [_client_by_key, _client_by_certificate],
     ("POST", "/admin/clients/{client_id}/rotate"): [lambda _: {"jwks": None, "tls_client_auth_subject_dn": None}],

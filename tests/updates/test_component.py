@@ -53,8 +53,8 @@ CONTRACT = {
         f"GET {USER}/certificates",
         f"GET {USER}/acme-accounts",
     },
-    Access.fleet_read: {"GET /apiv1/outbox", "GET /apiv1/rollout"},
-    Access.fleet_operate: {"POST /apiv1/outbox/{row_id}/retry", "PUT /apiv1/rollout", "DELETE /apiv1/rollout"},
+    Access.fleet_read: {"GET /apiv1/outbox", "GET /apiv1/poll-boost"},
+    Access.fleet_operate: {"POST /apiv1/outbox/{row_id}/retry", "PUT /apiv1/poll-boost", "DELETE /apiv1/poll-boost"},
 }
 
 

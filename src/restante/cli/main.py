@@ -32,7 +32,7 @@ TABLE = {
     "device": LazyCommand("fleet.devices:app", "Devices that poll."),
     "signal": LazyCommand("fleet.signals:app", "Signals to devices."),
     "outbox": LazyCommand("fleet.outbox:app", "Signals on their way to devices."),
-    "rollout": LazyCommand("fleet.rollouts:app", "Faster polling of all devices during a rollout."),
+    "poll-boost": LazyCommand("fleet.poll_boosts:app", "Faster polling of all devices for a limited time."),
     "keys": LazyCommand("fleet.keys:app", "The keys that sign device access tokens."),
     "site": LazyCommand("edge.sites:app", "Sites with miners."),
     "zone": LazyCommand("edge.sites:zone_app", "Zones of sites."),

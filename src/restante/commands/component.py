@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from restante.commands import metrics
 from restante.commands.acks import fast_ack
@@ -17,6 +18,7 @@ from restante.commands.acks.fast_ack import FastAck
 from restante.commands.audit.audit_trail import KEY_PURPOSE, AuditTrail
 from restante.commands.audit.heads_recorder import HeadsOptions, HeadsRecorder
 from restante.commands.audit.routes import AdminAuditRoutes
+from restante.commands.bulk.routes import CommandBulkRoutes, command_job_actions
 from restante.commands.collector_budgets import BudgetOptions, CollectorBudgets
 from restante.commands.counters import CommandCounters
 from restante.commands.dispatch.claims import ClaimOptions
@@ -57,6 +59,7 @@ from restante.delivery.redis.rate_limit_mirror import RateLimitMirror
 from restante.delivery.retention import Sweep
 from restante.identity.clients.collector_tokens import CollectorTokens
 from restante.identity.master_key import MasterKey
+from restante.jobs.actions import JobAction
 from restante.web.component import (
     EventHandler,
     MessageCompleter,
@@ -184,7 +187,11 @@ class CommandsComponent(PollComponent):
             *AdminTagRoutes(database, self.trail).routes(),
             *AdminCommandRoutes(database, self.trail, options.for_creation(self.box), options.for_claims()).routes(),
             *AdminAuditRoutes(database, self.trail, self.heads.remembered).routes(),
+            *CommandBulkRoutes(database, self.job_actions()).routes(),
         ]
+
+    def job_actions(self) -> list[JobAction[Any]]:
+        return command_job_actions(self.trail, self.options.for_creation(self.box))
 
     def _legacy_routes(self, ingest: TelemetryIngest) -> list[Route]:
         if not self.options.is_legacy_api_served:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from restante.commands.dispatch.settlement import CommandFailed
 from restante.commands.lifecycle.ordering import CommandsChanged
-from restante.console.live import COMMANDS, EVENTS, UPDATES
+from restante.console.live import COMMANDS, EVENTS, JOBS, UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import ConsoleParts, ConsoleRequest, Pages, PageSet, redirect
 from restante.console.rates import Rates
@@ -18,8 +18,9 @@ from restante.events.inbox.inbox import InboxChanged
 from restante.events.publishing.publishing import EventsToSign
 from restante.events.push.receivers import PushDue
 from restante.identity.callers import ClientRevoked, CollectorRevoked, DeviceRevoked
+from restante.jobs.jobs import JobsDue
 from restante.updates.pki.assignments import WrapsPending
-from restante.updates.polling.rollout import RolloutChanged
+from restante.updates.polling.poll_boost import PollBoostChanged
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.component import Component, EventHandler, Service
 from restante.web.request import ApiRequest
@@ -33,7 +34,7 @@ TOPIC_OF_EVENT: dict[type, str] = {
     LogAdvanced: UPDATES,
     DeviceRevoked: UPDATES,
     WrapsPending: UPDATES,
-    RolloutChanged: UPDATES,
+    PollBoostChanged: UPDATES,
     CommandsChanged: COMMANDS,
     CommandFailed: COMMANDS,
     CollectorRevoked: COMMANDS,
@@ -41,6 +42,7 @@ TOPIC_OF_EVENT: dict[type, str] = {
     EventsToSign: EVENTS,
     PushDue: EVENTS,
     ClientRevoked: EVENTS,
+    JobsDue: JOBS,
 }
 
 _MEDIA_TYPES = {

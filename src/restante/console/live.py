@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Iterable
 
 from restante.core.errors import Unavailable
 
-UPDATES, COMMANDS, EVENTS, CLOCK = "updates", "commands", "events", "clock"
-TOPICS = (UPDATES, COMMANDS, EVENTS, CLOCK)
+UPDATES, COMMANDS, EVENTS, JOBS, CLOCK = "updates", "commands", "events", "jobs", "clock"
+TOPICS = (UPDATES, COMMANDS, EVENTS, JOBS, CLOCK)
 
 STREAMS_MAX = 200
 STREAM_SECONDS = 300.0

@@ -37,6 +37,7 @@ SECTIONS = (
     Section("commands", "Commands", f"{ROOT}/commands", Area.commands),
     Section("approvals", "Approvals", f"{ROOT}/approvals", Area.commands),
     Section("audit", "Audit", f"{ROOT}/audit", Area.commands),
+    Section("jobs", "Jobs", f"{ROOT}/jobs"),
     Section("people", "People", f"{ROOT}/people", is_for_admins=True),
     Section("keys", "API keys", f"{ROOT}/keys", is_for_admins=True),
     Section("settings", "Settings", f"{ROOT}/settings", is_for_all_admins=True),

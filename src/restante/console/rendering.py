@@ -27,8 +27,10 @@ ASSETS_PATH = "/console/assets/"
 STATE_KINDS = {
     "ok": "ok", "active": "ok", "DELIVERED": "ok", "delivered": "ok", "issued": "ok", "ready": "ok",
     "succeeded": "ok", "acknowledged": "ok", "connected": "ok", "applied": "ok", "up": "ok", "wrapped": "ok",
+    "received": "ok",
     "dispatched": "busy", "leased": "busy", "running": "busy", "acked": "busy", "fetched": "busy", "current": "ok",
     "PENDING": "wait", "pending": "wait", "pending_approval": "wait", "waiting": "wait", "scheduled": "wait",
+    "queued": "wait", "published": "busy", "undeliverable": "bad", "done": "ok", "aborted": "off", "skipped": "off",
     "warning": "warn", "behind": "warn",
     "suspended": "warn", "overdue": "warn", "expiring": "warn", "stuck": "warn", "paused": "warn",
     "FAILED": "bad", "failed": "bad", "problem": "bad", "expired": "bad", "errored": "bad", "away": "bad",

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from restante.console.forms import Form
+from restante.core.decoding import DIGITS
 from restante.core.errors import BadInput
 
 _SIMPLE = ("string", "integer", "number", "boolean")
@@ -33,6 +34,12 @@ class FormField:
     problem: str = ""
     options: list[tuple[str, str]] | None = None
     attributes: dict[str, str] | None = None
+
+
+def object_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The schema of a struct, with the definitions that it refers to."""
+    whole = msgspec.json.schema(kind)
+    return {**whole["$defs"][whole["$ref"].rpartition("/")[2]], "$defs": whole["$defs"]}
 
 
 def fields_of(
@@ -88,6 +95,8 @@ def _resolved(schema: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str,
     if "$ref" in own:
         return _resolved(schema, schema["$defs"][own["$ref"].rpartition("/")[2]])
     others = [each for each in own.get("anyOf", ()) if each.get("type") != "null"]
+    if {each.get("type") for each in others} == {"string", "integer"}:
+        return {"type": "string", "or_whole_number": True, **{key: own[key] for key in own if key == "description"}}
     if len(others) == 1:
         return {**_resolved(schema, others[0]), **{key: own[key] for key in ("description", "default") if key in own}}
     return own
@@ -142,7 +151,7 @@ def _read(name: str, own: Mapping[str, Any], text: str) -> Any:
     if kind == "array" and _is_plain_list(own):
         return [_read(name, own["items"], line.strip()) for line in text.splitlines() if line.strip()]
     if kind == "string" or ("enum" in own and kind is None):
-        return text
+        return int(text) if "or_whole_number" in own and DIGITS.fullmatch(text) and len(text) < 19 else text
     if kind == "boolean":
         if text not in _WORD_TO_BOOL:
             raise BadInput(name, "yes or no")

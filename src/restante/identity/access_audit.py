@@ -1,8 +1,10 @@
 """The audit trail of access: who made, changed, suspended or removed a person or an API key, and when.
 
-Rows are only added, in the transaction of the change, and kept forever: they are few. No row contains a secret.
+Rows are only added, in the transaction of the change, and kept forever: they are few. Only rows about the single items
+of a bulk job expire. No row contains a secret.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -15,6 +17,8 @@ from restante.database.queries import queries_beside
 
 SQL = queries_beside(__file__)
 
+# The most rows that one sweep deletes in its transaction.
+SWEEP_ROWS = 1000
 # The actor of changes that the server makes by itself.
 SYSTEM = "system"
 
@@ -42,6 +46,17 @@ def record_key(conn: Connection, actor: str, event: str, key_id: int, detail: di
 def record_other(conn: Connection, actor: str, event: str, detail: dict[str, Any]) -> None:
     """Record a change that concerns neither one person nor one key."""
     _record(conn, actor, event, None, None, detail)
+
+
+def record_items(conn: Connection, actor: str, event: str, job: int, details: Iterable[dict[str, Any]]) -> None:
+    """Record a change of each item of a bulk job."""
+    rows = [(conn.now_ms, actor, event, msgspec.json.encode(detail).decode(), job) for detail in details]
+    conn.run_rows(SQL.insert_item, rows)
+
+
+def forget_items(conn: Connection, keep_seconds: int) -> int:
+    """Delete some rows about items of jobs that are older than that; return how many."""
+    return conn.run(SQL.forget_items, before_ms=conn.now_ms - keep_seconds * 1000, limit=SWEEP_ROWS)
 
 
 def list_page(conn: Connection, person_id: int | None, key_id: int | None, page: PageRequest) -> Page[AccessChange]:

@@ -28,6 +28,7 @@ from restante.console.views.audit import AuditPages
 from restante.console.views.commands import CommandPages
 from restante.console.views.devices import DevicePages
 from restante.console.views.fleet import FleetPages
+from restante.console.views.jobs import JobPages
 from restante.console.views.keys import KeyPages
 from restante.console.views.outbox import OutboxPages
 from restante.console.views.overview import OverviewPages
@@ -52,6 +53,7 @@ from restante.identity.people import users
 from restante.identity.signing_keys import unlock
 from restante.server import lifecycle
 from restante.server.background_services import every
+from restante.server.bulk.component import BulkComponent
 from restante.server.cluster.cluster import Cluster
 from restante.server.cluster.node_registry import NodeIdentity, NodeLoad, NodeRegistry
 from restante.server.cluster.workers import serve_workers
@@ -176,7 +178,7 @@ class Node:
             events.poll,
             shared_signals_options(settings),
         )
-        return [
+        components = [
             self.outbox,
             self.updates,
             self.redis,
@@ -196,6 +198,9 @@ class Node:
             PortalComponent(portal_facts(settings)),
             self._console(),
         ]
+        actions = [action for component in components for action in component.job_actions()]
+        self.bulk = BulkComponent(database, actions, settings.jobs_keep_days)
+        return [*components, self.bulk]
 
     def _console(self) -> ConsoleComponent:
         """The pages for operators. Each subject is one entry in the list of page sets."""
@@ -212,12 +217,13 @@ class Node:
         emit = self.outbox.emit if self.settings.signal_aliases else without_aliases(self.outbox.emit)
         page_sets: list[PageSet] = [
             SystemPages(facts),
-            FleetPages(self.updates.presence),
+            FleetPages(self.updates.presence, lambda: self.bulk.actions),
             DevicePages(self.updates.presence, emit, self.outbox.emit),
             OutboxPages(self.outbox.sources()),
             CommandPages(commands.trail, commands.options.for_creation(commands.box), commands.options.for_claims()),
             SitePages(commands.trail, commands.box, commands.options.rates, commands.options.telemetry_history_records),
             AuditPages(commands.trail, commands.heads.remembered),
+            JobPages(lambda: self.bulk.actions),
             PeoplePages(),
             KeyPages(),
         ]

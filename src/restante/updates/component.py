@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec import UnsetType
 
@@ -18,6 +19,8 @@ from restante.identity.devices.device_tokens import DeviceTokens
 from restante.identity.devices.refresh_key import RefreshKey
 from restante.identity.master_key import MasterKey
 from restante.identity.people.sign_in import SignIn
+from restante.jobs.actions import JobAction
+from restante.updates.bulk.outbox_actions import outbox_actions
 from restante.updates.devices.approval import Approval
 from restante.updates.devices.pages import asset_routes
 from restante.updates.devices.routes_apikeys import ApiKeyRoutes
@@ -36,10 +39,10 @@ from restante.updates.pki.assignments import WrapsPending
 from restante.updates.pki.routes_authorities import AccountRoutes, AuthorityRoutes
 from restante.updates.pki.routes_certificates import CertificateRoutes
 from restante.updates.pki.wrapping import WrapWorker
-from restante.updates.polling import fast_poll, rollout
+from restante.updates.polling import fast_poll, poll_boost
 from restante.updates.polling.fast_poll import FastPoll
 from restante.updates.polling.poll import PollOptions, UpdatesPoll
-from restante.updates.polling.rollout import RolloutChanged
+from restante.updates.polling.poll_boost import PollBoostChanged
 from restante.updates.polling.routes import PollRoutes
 from restante.updates.signal_types import without_aliases
 from restante.web.access import AccessControl
@@ -131,6 +134,9 @@ class UpdatesComponent(PollComponent):
             *asset_routes(),
         ]
 
+    def job_actions(self) -> list[JobAction[Any]]:
+        return outbox_actions()
+
     def fast_handlers(self) -> Mapping[bytes, FastHandler]:
         return {fast_poll.TARGET: FastPoll(self.poll, self._tokens)}
 
@@ -147,14 +153,14 @@ class UpdatesComponent(PollComponent):
         return {
             SignalsPublished: self.poll.published_here,
             LogAdvanced: lambda event: self.poll.published_elsewhere(event.device_id, Position(event.ms, event.n)),
-            RolloutChanged: self._set_rollout,
+            PollBoostChanged: self._set_boost,
             WrapsPending: lambda _: self.wrap_worker.wake(),
             ForeignCommit: lambda _: self.wrap_worker.wake(),
         }
 
-    def _set_rollout(self, event: RolloutChanged) -> None:
-        if not isinstance(event.rollout, UnsetType):
-            self.poll.rollout = event.rollout
+    def _set_boost(self, event: PollBoostChanged) -> None:
+        if not isinstance(event.boost, UnsetType):
+            self.poll.boost = event.boost
 
     def _overdue_at(self, device_id: int, seen: float, cursor: bytes) -> float:
         return self.poll.overdue_at(device_id, seen, cursor)
@@ -164,7 +170,7 @@ class UpdatesComponent(PollComponent):
         self.wrap_worker.wake()
 
     async def catch_up(self) -> None:
-        self.poll.rollout = await self._database.read(rollout.current)
+        self.poll.boost = await self._database.read(poll_boost.current)
 
     def metrics(self) -> Iterable[MetricSample]:
         counters = self.poll.counters

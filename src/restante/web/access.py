@@ -56,7 +56,14 @@ ROLE_NEEDED = {
     Access.team_operate: Role.operator,
     Access.fleet_read: Role.viewer,
     Access.fleet_operate: Role.operator,
+    Access.jobs_read: Role.viewer,
+    Access.jobs_operate: Role.operator,
+    Access.jobs_approve: Role.approver,
 }
+# Routes for resources of any area: the handler decides which of them the caller's grants open.
+JOBS = (Access.jobs_read, Access.jobs_operate, Access.jobs_approve)
+ANY_AREA = (Access.manage_access, *JOBS)
+IN_PERSON = (Access.approve_in_person, Access.jobs_approve)
 # Routes about every user's devices: a person must be an admin, whatever role an API key needs.
 FLEET_WIDE = (Access.fleet_read, Access.fleet_operate)
 # Routes about the devices of several users: a caller sees those that the routes of one user would open.
@@ -145,15 +152,16 @@ class AccessControl:
                 raise NotAllowed("this is for signed-in people, not for API keys")
             _check_owner(request, access, caller, Role.viewer, ALL_IDS)
             return Admission(caller)
-        needed = _role_needed(access, caller)
-        allowed = ALL_IDS if access is Access.manage_access else caller.grants.allowed(area, needed)
+        needed = role_needed(access, caller)
+        allowed = ALL_IDS if access in ANY_AREA else caller.grants.allowed(area, needed)
         if allowed is None or caller.role < needed:
             raise _role_missing(caller, area, needed)
-        if access is Access.approve_in_person and not isinstance(caller, Person):
+        if access in IN_PERSON and not isinstance(caller, Person):
             raise NotAllowed("approval needs a signed-in person: an API key cannot approve")
         if access in TEAMS:
             return Admission(caller, _users_open_to(caller, allowed))
-        _check_owner(request, access, caller, needed, allowed)
+        if access not in JOBS:
+            _check_owner(request, access, caller, needed, allowed)
         return Admission(caller, allowed)
 
     async def person_of(self, request: Request) -> Person | None:
@@ -205,7 +213,8 @@ class AccessControl:
         return person
 
 
-def _role_needed(access: Access, caller: Person | ApiKeyCaller) -> Role:
+def role_needed(access: Access, caller: Person | ApiKeyCaller) -> Role:
+    """The role that the caller needs on routes with this access."""
     is_fleet_wide = access in FLEET_WIDE and isinstance(caller, Person)
     return Role.admin if is_fleet_wide else ROLE_NEEDED[access]
 

@@ -23,6 +23,7 @@ from restante.database.commit_events import ClusterMessage
 from restante.database.connection import Connection
 from restante.delivery.long_poll import LongPoll
 from restante.delivery.retention import Sweep
+from restante.jobs.actions import JobAction
 from restante.web.fast_lane_api import FastHandler, FastPost, PollPost
 from restante.web.routes import Route
 
@@ -96,6 +97,10 @@ class Component:
         return []
 
     def sweeps(self) -> list[Sweep]:
+        return []
+
+    def job_actions(self) -> list[JobAction[Any]]:
+        """What bulk jobs can do with the rows of this component."""
         return []
 
     def release_leases(self, conn: Connection) -> None:

@@ -58,6 +58,10 @@ class Access(Enum):
     # Routes about every user's devices: for API keys, which act for all users, and for people with the role admin.
     fleet_read = "an API key, role viewer or higher, or a signed-in admin"
     fleet_operate = "an API key, role operator or higher, or a signed-in admin"
+    # Jobs of all areas: the handler shows those whose users, sites or clients the caller has the role for.
+    jobs_read = "a signed-in person or API key, role viewer or higher for everything that the job may touch"
+    jobs_operate = "a signed-in person or API key, role operator or higher for everything that the job may touch"
+    jobs_approve = "a signed-in person, role approver or higher for everything that the job may touch"
 
 
 class ResponseFormat(ABC):

@@ -14,7 +14,7 @@ import pytest
 
 from restante.cli.database import open_embedded_database
 from restante.server.data_folder import DataFolder
-from restante.updates.polling import rollout
+from restante.updates.polling import poll_boost
 from tests.faults.client import Client, Response
 from tests.faults.device_server import DeviceServer, running_device_server
 from tests.faults.nodes.cluster import seconds_until
@@ -115,7 +115,7 @@ def add_failed_row(server: DeviceServer, device_id: int) -> int:
     return int(row[0])
 
 
-def test_rollout_started_by_another_process_changes_the_poll_interval(server: DeviceServer) -> None:
+def test_poll_boost_started_by_another_process_changes_the_poll_interval(server: DeviceServer) -> None:
     client = server.client_of(server.add_device())
 
     def interval() -> int:
@@ -126,9 +126,9 @@ def test_rollout_started_by_another_process_changes_the_poll_interval(server: De
             database.write_now(work, *args)
 
     ordinary = interval()
-    change(rollout.start, 600, 7)
+    change(poll_boost.start, 600, 7)
     assert seconds_until(lambda: interval() < ordinary // 2) < NOTICED_WITHIN_SECONDS
-    change(rollout.stop)
+    change(poll_boost.stop)
     assert seconds_until(lambda: interval() > ordinary // 2) < NOTICED_WITHIN_SECONDS
 
 

@@ -30,7 +30,7 @@ from restante.identity.clients.client_tokens import ClientTokens
 from restante.server.cluster.cluster_messages import encoded, new_node_name, publish_commits
 from restante.server.cluster.roles import EVERY_ROLE, RoleNames
 from restante.updates.polling import poll as updates_poll
-from restante.updates.polling import rollout
+from restante.updates.polling import poll_boost
 from restante.updates.polling.routes import poll_response
 from restante.web.response import ApiResponse
 from tests.commands.edge_fixture import Collector, CommandsHarness
@@ -152,10 +152,10 @@ def revoke(server: LiveServer, collector: Collector) -> None:
     server.node.database.write_now(collectors.revoke, server.node.commands.trail, collector.caller.device_id, "tests")
 
 
-def test_new_rollout_and_new_signing_key_reach_every_node(nodes: Nodes) -> None:
+def test_new_poll_boost_and_new_signing_key_reach_every_node(nodes: Nodes) -> None:
     first, second = nodes.start(), nodes.start()
-    started = first.node.database.write_now(rollout.start, 3600, 7)
-    second.wait_until(lambda: second.node.updates.poll.rollout == started)
+    started = first.node.database.write_now(poll_boost.start, 3600, 7)
+    second.wait_until(lambda: second.node.updates.poll.boost == started)
     first.node.database.write_now(signing_keys.rotate, signing_keys.make(first.node.master_key), 3600)
     for server in (first, second):
         server.wait_until(lambda server=server: len(server.node.identity.signing_keys._keys) == 2)  # type: ignore[misc]
@@ -317,9 +317,9 @@ def test_commit_of_a_cli_command_reaches_every_node(nodes: Nodes, postgres_url: 
     engine = new_postgres_engine(postgres_url, writers=1)
     other_process = Database(engine)
     publish_commits(other_process, engine)
-    started = other_process.write_now(rollout.start, 3600, 7)
+    started = other_process.write_now(poll_boost.start, 3600, 7)
     for server in (first, second):
-        server.wait_until(lambda server=server: server.node.updates.poll.rollout == started)  # type: ignore[misc]
+        server.wait_until(lambda server=server: server.node.updates.poll.boost == started)  # type: ignore[misc]
         assert server.node.cluster is not None
         assert server.node.cluster.found_by_scan_count == 0
     other_process.close()

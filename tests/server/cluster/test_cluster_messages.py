@@ -48,7 +48,7 @@ def test_messages_name_each_recipient_once_and_no_contents(decoder: MessageDecod
 
 
 def test_messages_of_the_previous_version_are_decoded(decoder: MessageDecoder) -> None:
-    for tag in ("keys", "rollout", "outbox", "wraps", "sign", "push", "anything", "who", "nobody"):
+    for tag in ("keys", "poll_boost", "outbox", "wraps", "sign", "push", "anything", "who", "nobody"):
         (message,) = decoder.decode(f'[["{tag}"]]')
         assert isinstance(message, ClusterMessage)
 

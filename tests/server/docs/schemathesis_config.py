@@ -27,6 +27,11 @@ RULES_BEYOND_SCHEMA = [
     "GET /api/edge/v1/admin/safety-events/export",
     # command_type decides the parameters; ids must exist; commands excludes all other fields
     "POST /api/edge/v1/admin/commands",
+    # a filter or all: true, not both; the action decides its params; ids must exist
+    "POST /api/edge/v1/admin/commands/bulk",
+    "POST /api/edge/v1/admin/miners/bulk",
+    "POST /admin/events/bulk",
+    "POST /apiv1/outbox/bulk",
     # site_id, zone_id: must exist and belong together
     "POST /api/edge/v1/admin/devices",
     "POST /api/edge/v1/admin/miners",

@@ -123,21 +123,21 @@ async def test_only_failed_rows_are_retried(client: httpx.AsyncClient, database:
     assert (await data_of(client, "/apiv1/outbox/3"))["failure_reason"] is None
 
 
-async def test_rollout_is_started_shown_and_stopped(client: httpx.AsyncClient) -> None:
-    assert (await data_of(client, "/apiv1/rollout"))["active"] is False
-    started = await client.put("/apiv1/rollout", json={"for_seconds": 60, "interval_seconds": 5})
+async def test_poll_boost_is_started_shown_and_stopped(client: httpx.AsyncClient) -> None:
+    assert (await data_of(client, "/apiv1/poll-boost"))["active"] is False
+    started = await client.put("/apiv1/poll-boost", json={"for_seconds": 60, "interval_seconds": 5})
     assert started.json()["data"] == {"active": True, "until": START_MS / 1000 + 60, "interval_seconds": 5}
-    assert await data_of(client, "/apiv1/rollout") == started.json()["data"]
-    assert (await client.delete("/apiv1/rollout")).status_code == 204
-    assert (await data_of(client, "/apiv1/rollout"))["active"] is False
+    assert await data_of(client, "/apiv1/poll-boost") == started.json()["data"]
+    assert (await client.delete("/apiv1/poll-boost")).status_code == 204
+    assert (await data_of(client, "/apiv1/poll-boost"))["active"] is False
 
 
 @pytest.mark.parametrize(
     "body", [{}, {"for_seconds": 0}, {"for_seconds": 60, "interval_seconds": 3601}, {"for_seconds": 60, "x": 1}]
 )
-async def test_rollout_out_of_bounds_is_refused(client: httpx.AsyncClient, body: dict[str, int]) -> None:
-    assert (await client.put("/apiv1/rollout", json=body)).status_code == 400
-    assert (await data_of(client, "/apiv1/rollout"))["active"] is False
+async def test_poll_boost_out_of_bounds_is_refused(client: httpx.AsyncClient, body: dict[str, int]) -> None:
+    assert (await client.put("/apiv1/poll-boost", json=body)).status_code == 400
+    assert (await data_of(client, "/apiv1/poll-boost"))["active"] is False
 
 
 async def test_rows_of_an_external_outbox_are_listed_shown_and_retried(

@@ -9,7 +9,7 @@ from restante.core.cursor import parse_cursor
 from restante.core.errors import TooManyRequests
 from restante.database.database import Database
 from restante.delivery.log import log
-from restante.updates.polling.rollout import Rollout
+from restante.updates.polling.poll_boost import PollBoost
 from tests.conftest import START_MS, ManualClock
 from tests.delivery.busy_database import hold_readers
 from tests.updates.poll_harness import (
@@ -242,19 +242,19 @@ async def test_interval_is_shorter_while_the_newest_signal_is_young(
         harness.poll.tick(START_MS / 1000 + after_seconds)
         response = await harness.start(cursor, waits=False).response()
         assert base / 2 - 1 <= int(header(response, b"x-poll-interval")) <= base * 1.5
-    assert (options.rollout_interval_seconds, options.interval_seconds) == (15, 300)
+    assert (options.boost_interval_seconds, options.interval_seconds) == (15, 300)
     # A device without signals has no young one.
     assert (
         int(header(await harness.start(b"0-0", waits=False, device=OTHER_DEVICE).response(), b"x-poll-interval")) > 100
     )
 
 
-async def test_rollout_shortens_every_interval_until_it_ends(harness: UpdatesHarness) -> None:
+async def test_poll_boost_shortens_every_interval_until_it_ends(harness: UpdatesHarness) -> None:
     harness.poll.tick(START_MS / 1000)
-    harness.poll.rollout = Rollout(interval_seconds=4, until=START_MS / 1000 + 60)
+    harness.poll.boost = PollBoost(interval_seconds=4, until=START_MS / 1000 + 60)
     assert harness.poll.interval_seconds(DEVICE, b"0-0") <= 6
     harness.poll.tick(START_MS / 1000 + 60)
-    assert harness.poll.rollout is None
+    assert harness.poll.boost is None
     assert harness.poll.interval_seconds(DEVICE, b"0-0") > 100
 
 

@@ -115,10 +115,12 @@ def create(
     options: CreationOptions,
     makers: Sequence[str] = (),
     needs_approval: bool = False,
+    approved_by: str | None = None,
 ) -> Created:
     """Create the command, pending or waiting for approval; raise if the request is refused.
 
-    `makers`: the identities behind the actor. `needs_approval`: the request as a whole needs it.
+    `makers`: the identities behind the actor. `needs_approval`: the request as a whole needs it. `approved_by`: who has
+    approved the whole request already.
     """
     command_type = standard_type(request.command_type)
     all_makers = [actor, *makers]
@@ -133,8 +135,9 @@ def create(
     if targets.target_ids is not None:
         params.shown[TARGETS_PARAM] = targets.target_ids
     _check_rate(conn, options.rate_rules, request.site_id, command_type)
-    needs_approval = needs_approval or approval.is_needed(
-        conn, policy, all_makers, command_type, targets.miner_count, targets.miner_id
+    needs_approval = approved_by is None and (
+        needs_approval
+        or approval.is_needed(conn, policy, all_makers, command_type, targets.miner_count, targets.miner_id)
     )
     columns: dict[str, Any] = {
         "command_id": f"cmd_{secrets.token_hex(12)}",
@@ -151,6 +154,8 @@ def create(
         "dedupe_key": request.dedupe_key,
         "created_at": conn.now_ms,
         "created_by": actor,
+        "approved_by": approved_by,
+        "approved_at": None if approved_by is None else conn.now_ms,
         "rule_id": request.rule_id,
         "max_retries": options.max_retries if request.max_retries is None else request.max_retries,
         "retry_backoff_sec": options.retry_backoff_sec,
@@ -295,6 +300,8 @@ def _entry(created: Created, request: CommandRequest, columns: dict[str, Any], a
         "supersedes": request.supersedes,
         "params_sha256": params_digest(columns["params"]),
     }
+    if columns["approved_by"] is not None:
+        detail["approved_by"] = columns["approved_by"]
     if columns["sealed_params"] is not None:
         # Of the sealed bytes, which are random: it proves what was sent and tells nothing of the value.
         detail["sealed_params_sha256"] = hashlib.sha256(columns["sealed_params"]).hexdigest()

@@ -3,10 +3,10 @@
 -- approval, one that waits for approval too.
 INSERT INTO miner_commands
     (command_id, site_id, zone_id, miner_id, command_type, params, sealed_params, priority, rank, status, expires_at, dedupe_key,
-     created_at, created_by, rule_id, max_retries, retry_backoff_sec)
+     created_at, created_by, approved_by, approved_at, rule_id, max_retries, retry_backoff_sec)
 VALUES
     (:command_id, :site_id, :zone_id, :miner_id, :command_type, :params, :sealed_params, :priority, :rank, :status,
-     :expires_at, :dedupe_key, :created_at, :created_by, :rule_id, :max_retries, :retry_backoff_sec)
+     :expires_at, :dedupe_key, :created_at, :created_by, :approved_by, :approved_at, :rule_id, :max_retries, :retry_backoff_sec)
 ON CONFLICT DO NOTHING
 RETURNING id
 

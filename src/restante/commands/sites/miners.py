@@ -66,7 +66,7 @@ def add(conn: Connection, trail: AuditTrail, request: MinerRequest, actor: str) 
     if linked_events:
         detail["linked_safety_events"] = linked_events
     trail.record(conn, AuditEntry(site.id, actor, "miner.created", None, None, None, detail))
-    return _miner(row)
+    return view(row)
 
 
 def list_page(
@@ -78,7 +78,7 @@ def list_page(
     filters = {"site_id": site_id, "zone_id": zone_id, "sites": allowed.as_json()}
     rows = conn.all(query, **filters, after=page.after, limit=page.limit + 1)
     tagged = tags.tags_of_all(conn, "miner", [row["id"] for row in rows])
-    return page_of(rows, page, "id", lambda row: msgspec.structs.replace(_miner(row), tags=tagged[row["id"]]))
+    return page_of(rows, page, "id", lambda row: msgspec.structs.replace(view(row), tags=tagged[row["id"]]))
 
 
 def require_miner(conn: Connection, site_id: int, miner_id: int) -> Target:
@@ -94,5 +94,5 @@ def list_targets(conn: Connection, site_id: int, zone_id: int | None) -> list[Ta
     return [Target(row["id"], row["zone_id"]) for row in rows]
 
 
-def _miner(row: Row) -> Miner:
+def view(row: Row) -> Miner:
     return Miner(row["id"], row["site_id"], row["zone_id"], row["name"], iso(row["created_at"]))

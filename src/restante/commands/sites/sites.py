@@ -74,17 +74,17 @@ def list_zones(conn: Connection, site_id: int | None, page: PageRequest, sites: 
     return page_of(rows, page, "id", _zone)
 
 
-def require_site(conn: Connection, site_id: int) -> Site:
+def require_site(conn: Connection, site_id: int, field: str = "site_id") -> Site:
     """The site that a request refers to; BadInput if it does not exist."""
     row = conn.one(SQL.site, site_id=site_id)
     if row is None:
-        raise BadInput("site_id", "the id of a site")
+        raise BadInput(field, "the id of a site")
     return _site(row)
 
 
-def require_zone(conn: Connection, site_id: int, zone_id: int) -> int:
+def require_zone(conn: Connection, site_id: int, zone_id: int, field: str = "zone_id") -> int:
     if conn.one(SQL.zone_of_site, site_id=site_id, zone_id=zone_id) is None:
-        raise BadInput("zone_id", "the id of a zone of the site")
+        raise BadInput(field, "the id of a zone of the site")
     return zone_id
 
 

@@ -9,14 +9,17 @@ from restante.console.diffs import DiffLine, diff_lines
 from restante.core.errors import NotFound
 from restante.database.connection import Connection
 from restante.database.paging import PageRequest
-from restante.delivery.log import log
 from restante.delivery.outbox import outbox
 from restante.delivery.outbox.outbox import OutboxRow
+from restante.identity import tags
 from restante.identity.grants import AllowedIds
 from restante.identity.people import users
-from restante.updates.devices import devices
+from restante.updates.devices import devices, notifications
 from restante.updates.devices.devices import Device
-from restante.updates.fleet.device_rows import DeviceRow, rows_of
+from restante.updates.devices.notifications import Report
+from restante.updates.fleet import delivery_state, explanation
+from restante.updates.fleet.delivery_state import Remembered, SignalLine
+from restante.updates.fleet.explanation import DeviceExplanation
 from restante.updates.install import install_configs
 from restante.updates.install.install_configs import ConfigVersion, ConfigVersionDetail, InstallConfig
 from restante.updates.pki import assignments, authorities, certificates
@@ -26,33 +29,27 @@ from restante.updates.pki.certificates import Certificate
 
 VERSIONS_SHOWN = 10
 ROWS_SHOWN = 15
+REPORTS_SHOWN = 5
 ASSIGNED_SHOWN = 100
 CHOICES_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
-class ShownSignal:
-    """A signal in the device's log."""
-
-    position: str
-    at_ms: int
-    type: str
-    ref: str
-
-
-@dataclass(frozen=True, slots=True)
 class DeviceDetail:
-    """`certificate_choices`, `authority_choices`: what can be assigned, for people who may."""
+    """`why`: what the device waits for. `certificate_choices`, `authority_choices`: what can be assigned, for people
+    who may."""
 
     device: Device
-    row: DeviceRow
+    tags: list[str]
+    why: DeviceExplanation
     owner: str
     config: InstallConfig | None
     versions: list[ConfigVersion]
     certificates: list[tuple[CertificateAssignment, Certificate]]
     authorities: list[tuple[AuthorityAssignment, Authority]]
     rows: list[OutboxRow]
-    signals: list[ShownSignal]
+    signals: list[SignalLine]
+    reports: list[Report]
     certificate_choices: list[Certificate]
     authority_choices: list[Authority]
 
@@ -68,13 +65,10 @@ class ConfigChange:
     script_lines: list[DiffLine]
 
 
-class _StoredSignal(msgspec.Struct):
-    type: str
-    ts_ms: int
-    ref: msgspec.Raw
-
-
-def detail_of(conn: Connection, device: Device, with_choices: bool) -> DeviceDetail:
+def detail_of(conn: Connection, device: Device, remembered: Remembered, with_choices: bool) -> DeviceDetail:
+    facts = delivery_state.facts_of(conn, device.id, remembered)
+    if facts is None:
+        raise NotFound("there is no such device")
     owner = users.find_by_id(conn, device.user_id)
     config = _config(conn, device.id)
     own = PageRequest(ASSIGNED_SHOWN, 0)
@@ -86,14 +80,16 @@ def detail_of(conn: Connection, device: Device, with_choices: bool) -> DeviceDet
     authority_choices = authorities.list_of_user(conn, device.user_id, choices).items if with_choices else []
     return DeviceDetail(
         device=device,
-        row=rows_of(conn, [device.id])[0],
+        tags=tags.tags_of(conn, "device", device.id),
+        why=explanation.explain(conn, device.id, facts),
         owner="" if owner is None else owner.email,
         config=config,
         versions=_versions(conn, device, 0 if config is None else config.version),
         certificates=[(each, certificates.get(conn, device.user_id, each.cert_id)) for each in held],
         authorities=[(each, authorities.get(conn, device.user_id, each.ca_id)) for each in trusted],
         rows=outbox.list_rows(conn, None, device.id, ROWS_SHOWN),
-        signals=_signals(conn, device.id),
+        signals=delivery_state.signal_lines(conn, device.id, facts, PageRequest(ROWS_SHOWN, 0)).items,
+        reports=notifications.list_page(conn, device.id, PageRequest(REPORTS_SHOWN, 0)).items,
         certificate_choices=[
             each for each in certificate_choices if each.status != "revoked" and each.id not in held_ids
         ],
@@ -137,16 +133,6 @@ def _versions(conn: Connection, device: Device, newest: int) -> list[ConfigVersi
     """The newest versions, newest first."""
     window = PageRequest(VERSIONS_SHOWN, max(newest - VERSIONS_SHOWN, 0))
     return install_configs.history(conn, device.user_id, device.id, window).items[::-1]
-
-
-def _signals(conn: Connection, device_id: int) -> list[ShownSignal]:
-    """The newest signals of the log, newest first."""
-    shown = []
-    for entry in log.read(conn, device_id, None, ROWS_SHOWN).entries:
-        signal = msgspec.json.decode(entry.json, type=_StoredSignal)
-        position = f"{entry.position.ms}-{entry.position.n}"
-        shown.append(ShownSignal(position, entry.position.ms, signal.type, bytes(signal.ref).decode()))
-    return shown[::-1]
 
 
 def _indented(version: ConfigVersionDetail) -> str:

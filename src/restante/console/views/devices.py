@@ -15,7 +15,7 @@ from restante.identity.tags import check_tag
 from restante.updates.devices import devices
 from restante.updates.devices.devices import Device
 from restante.updates.devices.routes_signals import SignalRequest, send_signal
-from restante.updates.fleet.routes_fleet_list import with_last_poll
+from restante.updates.fleet.routes_delivery import remembered_of
 from restante.updates.fleet.routes_groups import change_tag
 from restante.updates.install import install_configs
 from restante.updates.install.install_configs import ConfigEdit
@@ -182,7 +182,8 @@ class DevicePages(PageSet):
 
     async def _detail(self, request: ConsoleRequest) -> DeviceDetail:
         device = await self._device(request)
-        return await request.read(detail_of, device, self._may_operate(request, device))
+        remembered = remembered_of(self._presence, device.id)
+        return await request.read(detail_of, device, remembered, self._may_operate(request, device))
 
     def _may_operate(self, request: ConsoleRequest, device: Device) -> bool:
         return device.status == "active" and request.may(Area.updates, Role.operator, device.user_id)
@@ -199,7 +200,7 @@ class DevicePages(PageSet):
             http_status=200 if problem is None else problem.status,
             device=device,
             detail=detail,
-            row=with_last_poll(detail.row, self._presence),
+            delivery=detail.why.delivery,
             path=path_of(device.id),
             may_operate=self._may_operate(request, device),
             now_ms=request.parts.rendering.now_ms(),

@@ -1,5 +1,6 @@
 """The list of devices: filters with counts, saved filters, export; and what of the fleet needs attention."""
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,11 +10,13 @@ from restante.console.live import UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Pages, PageSet
 from restante.console.views.devices import OPERATE, PATH, READ
+from restante.console.views.jobs import filter_query
 from restante.core.errors import BadInput, RestanteError
 from restante.database.connection import Connection
 from restante.database.paging import PageRequest
 from restante.delivery.device_presence import DevicePresence
 from restante.identity.grants import AllowedIds, Area, Role
+from restante.jobs.actions import JobActions
 from restante.updates.fleet import groups, selection
 from restante.updates.fleet.device_filter import CONFIG_STATES, FIELDS, DeviceFilter, parse_query
 from restante.updates.fleet.groups import Group
@@ -33,8 +36,9 @@ OTHER_PARAMETERS = ("after", "limit", "done")
 class FleetPages(PageSet):
     needs = READ
 
-    def __init__(self, presence: DevicePresence) -> None:
+    def __init__(self, presence: DevicePresence, actions: Callable[[], JobActions]) -> None:
         self._presence = presence
+        self._actions = actions
 
     def routes(self, pages: Pages) -> list[Route]:
         return [
@@ -80,6 +84,12 @@ class FleetPages(PageSet):
             if count.value
         ]
 
+    def _bulk_path(self, request: ConsoleRequest, fields: dict[str, str]) -> str | None:
+        """The page that acts on all devices of the list; None if there is no such action, or not for this person."""
+        if not self._actions().of_target("devices") or not request.may(Area.updates, Role.operator):
+            return None
+        return f"{ROOT}/jobs/new?{urlencode([('target', 'devices'), *filter_query(fields)])}"
+
     async def _list(
         self, request: ConsoleRequest, fields: dict[str, str], problem: RestanteError | None = None
     ) -> ApiResponse:
@@ -113,6 +123,7 @@ class FleetPages(PageSet):
             config_states=CONFIG_STATES,
             may_save=request.may(Area.updates, Role.operator),
             is_filtered=bool(fields),
+            bulk_path=self._bulk_path(request, fields),
         )
 
 

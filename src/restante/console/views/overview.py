@@ -67,7 +67,9 @@ class OverviewPages(PageSet):
 
     async def _attention_of(self, page_set: PageSet, request: ConsoleRequest) -> list[Attention]:
         """What the page set reports. All open overviews of people who may see the same share one reading."""
-        key, now = (id(page_set), request.allowed.as_json()), time.monotonic()
+        is_shared = page_set.needs is not None and page_set.needs.area is not None
+        key = (id(page_set), request.allowed.as_json() if is_shared else f"person {request.person.user_id}")
+        now = time.monotonic()
         read_at, items = self._attention.get(key, (-math.inf, []))
         if now - read_at >= ATTENTION_SECONDS:
             items = await page_set.attention(request)

@@ -17,6 +17,6 @@ ORDER BY id DESC LIMIT :limit
 DELETE FROM event_audit WHERE id IN (
     SELECT id FROM (
         SELECT id, at FROM event_audit
-        WHERE event IN ('event.published', 'event.released', 'event.dropped', 'events.released', 'events.dropped')
+        WHERE event IN ('event.published', 'event.released', 'event.dropped', 'event.redelivered', 'events.released', 'events.dropped')
         ORDER BY id LIMIT :limit) AS oldest
     WHERE at < :before_ms)

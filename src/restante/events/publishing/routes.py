@@ -1,10 +1,13 @@
-"""Operator routes for events: publish, list and show them, read client status, resolve errored events."""
+"""Operator routes for events: publish, list and show them, read client status, resolve errored events, bulk actions."""
+
+from typing import Literal
 
 import msgspec
 
 from restante.core.errors import BadInput
 from restante.database.database import Database
 from restante.database.paging import Page
+from restante.events.bulk.event_actions import EventBulkFilter, event_job_actions
 from restante.events.publishing import client_status, errored_events, listing
 from restante.events.publishing.client_status import ClientStatus, ClientStatusDetail
 from restante.events.publishing.errored_events import Resolution
@@ -15,6 +18,7 @@ from restante.events.response_format import RESPONSE_FORMAT
 from restante.identity.callers import ApiKeyCaller
 from restante.identity.grants import Area
 from restante.web import idempotency
+from restante.web.bulk.bulk_requests import BulkHandler, BulkRequest, bulk_options
 from restante.web.paging import PAGE_QUERY, page_request_of
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse
@@ -36,6 +40,14 @@ _EXAMPLE = {
     "txn": "t-1",
 }
 
+_RELEASE = {"action": "release", "filter": {"client_id": "my-client", "err": "jws"}, "dry_run": True}
+_REDELIVER = {"action": "redeliver", "filter": {"client_id": "my-client", "since": "2026-01-18T10:00:00Z"}}
+
+
+class EventsBulkRequest(BulkRequest, kw_only=True):
+    action: Literal["release", "drop", "redeliver"]
+    filter: EventBulkFilter = EventBulkFilter()
+
 
 class ResolvedCount(msgspec.Struct, frozen=True):
     """The number of events that were released or dropped."""
@@ -46,6 +58,7 @@ class ResolvedCount(msgspec.Struct, frozen=True):
 class AdminEventRoutes:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._bulk = BulkHandler(database, event_job_actions(), Access.operate, RESPONSE_FORMAT)
 
     def routes(self) -> list[Route]:
         group = RouteGroup(TAG, RESPONSE_FORMAT, prefix=PATH, area=Area.events)
@@ -61,6 +74,9 @@ class AdminEventRoutes:
         )
         return [
             group.post("", self.publish, Access.operate, "Publish an event", **published),
+            group.post(
+                "/bulk", self.bulk, Access.operate, "Act on all events that match", **bulk_options(_RELEASE, _REDELIVER)
+            ),
             group.get("", self.list_page, Access.read, "List events", query=_LIST_QUERY, errors=(404,)),
             group.get(one, self.show, Access.read, "Show an event, its token claims and its deliveries", errors=(404,)),
             group.post(one + "/release", self.release, Access.operate, "Release an errored event", **errored),
@@ -96,6 +112,10 @@ class AdminEventRoutes:
         publish_request = PublishRequest(body, Publisher(request.actor, key_id), key)
         result = await self._database.run_batched(PUBLISHING, publish_request)
         return idempotency.created_response(result)
+
+    async def bulk(self, request: ApiRequest, body: EventsBulkRequest) -> ApiResponse:
+        """Release or drop errored events, or deliver acknowledged ones again."""
+        return await self._bulk.handle(request, body.action, body.filter, body)
 
     async def list_page(self, request: ApiRequest) -> Page[EventView]:
         """List events, newest first."""

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from restante.database.commit_events import ClusterMessage, ForeignCommit
 from restante.database.database import Database
 from restante.delivery.retention import Sweep
+from restante.events.bulk.event_actions import event_job_actions
 from restante.events.publishing.publishing import EventsToSign
 from restante.events.publishing.routes import AdminEventRoutes
 from restante.events.signing import event_keys
@@ -15,6 +17,7 @@ from restante.events.signing.routes import EventKeyRoutes
 from restante.events.signing.signer import Signer, SignerOptions
 from restante.events.signing.signing_pool import SigningPool
 from restante.identity.master_key import MasterKey
+from restante.jobs.actions import JobAction
 from restante.web.component import Component, EventHandler, MessageHandler, MetricSample, Service
 from restante.web.routes import Route
 
@@ -44,6 +47,9 @@ class SigningComponent(Component):
     def routes(self) -> list[Route]:
         keys = EventKeyRoutes(self._database, self.rotation, self._options.default_alg)
         return [*AdminEventRoutes(self._database).routes(), *keys.routes()]
+
+    def job_actions(self) -> list[JobAction[Any]]:
+        return event_job_actions()
 
     async def start(self) -> None:
         # On every node, whatever its roles: receivers read the keys before the first event exists.

@@ -15,6 +15,7 @@ ROLES = {
     "rules": "evaluates automation rules whose deadline passes without new telemetry",
     "signing": "signs events, and rotates the keys for it",
     "push": "pushes events to the receivers of clients",
+    "jobs": "runs bulk jobs and staged rollouts",
     "retention": "removes rows whose retention time has passed",
 }
 

@@ -34,8 +34,8 @@ from restante.web.routes import Access
 def poll_options(settings: Settings) -> PollOptions:
     return PollOptions(
         interval_seconds=settings.poll_interval_seconds,
-        rollout_interval_seconds=settings.rollout_poll_interval_seconds,
-        rollout_window_seconds=settings.rollout_window_seconds,
+        boost_interval_seconds=settings.boost_poll_interval_seconds,
+        boost_window_seconds=settings.boost_window_seconds,
         rate_per_second=settings.poll_rate_per_second,
         burst=settings.poll_burst,
         retry_after_spread_seconds=settings.retry_after_spread_seconds,

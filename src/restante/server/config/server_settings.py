@@ -148,3 +148,8 @@ class ServerSettings:
         Number(0, 600),
         "The most time for requests in progress to finish when the server stops, whatever the database does.",
     ] = 1.5
+    jobs_keep_days: Annotated[
+        int,
+        Integer(1, 3650),
+        "How long ended bulk jobs are kept, with the results of their items and the audit rows of single devices.",
+    ] = 365

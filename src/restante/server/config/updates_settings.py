@@ -52,11 +52,11 @@ class UpdatesSettings:
         Integer(1, 86_400),
         "The interval at which a device is asked to poll; the devices are spread over it.",
     ] = 300
-    rollout_poll_interval_seconds: Annotated[
-        int, Integer(1, 86_400), "The interval at which a device is asked to poll during a rollout."
+    boost_poll_interval_seconds: Annotated[
+        int, Integer(1, 86_400), "The interval at which a device is asked to poll for a while after a signal."
     ] = 15
-    rollout_window_seconds: Annotated[
-        int, Integer(0, 86_400), "How long after a signal a device is asked to poll at the interval of a rollout."
+    boost_window_seconds: Annotated[
+        int, Integer(0, 86_400), "How long after a signal a device is asked to poll at the shorter interval."
     ] = 600
     poll_rate_per_second: Annotated[
         float, Number(0.001, 100_000), "The sustained rate of polls that one device may make."

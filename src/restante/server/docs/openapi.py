@@ -24,7 +24,7 @@ from restante.identity.callers import Role
 from restante.identity.tags import TAG_PATTERN
 from restante.server.docs.schemas import BodySchemas, error_reference, json_format
 from restante.updates.response_format import RESPONSE_FORMAT
-from restante.web.access import FLEET_WIDE, ROLE_NEEDED, SCOPES_NEEDED, SESSION_COOKIE
+from restante.web.access import FLEET_WIDE, IN_PERSON, ROLE_NEEDED, SCOPES_NEEDED, SESSION_COOKIE
 from restante.web.request import ApiRequest
 from restante.web.response import HTML, NO_STORE, ApiResponse, html_response, json_response
 from restante.web.routes import Access, Header, Query, ResponseInfo, Route, RouteGroup
@@ -46,7 +46,8 @@ TAGS = {
     "certificate authorities": "A user's certificate authorities, and the devices that trust them.",
     "accounts": "A user's accounts, through which certificates are issued.",
     "signals": "Signals that an application sends to a device.",
-    "fleet": "All devices together: filtered lists, groups, the outboxes and the rollout.",
+    "fleet": "All devices together: filtered lists, groups, the outboxes and the poll boost.",
+    "jobs": "Bulk jobs of all protocols: progress, results, pause, abort, approval.",
     "collector": "What a collector calls: the poll for commands, ACKs, telemetry and safety events.",
     "older collectors": "The older API of collectors: the same poll, ACKs and telemetry in another form.",
     "telemetry": "The telemetry that collectors reported, for operators.",
@@ -258,7 +259,7 @@ def _security(access: Access) -> list[dict[str, list[str]]]:
     if access is Access.person:
         return [{"session": []}]
     role = ROLE_NEEDED[access]
-    if access is Access.approve_in_person:
+    if access in IN_PERSON:
         return [{"session": [role.name]}]
     person_role = Role.admin if access in FLEET_WIDE else role
     return [{"apiKey": [role.name]}, {"session": [person_role.name]}]

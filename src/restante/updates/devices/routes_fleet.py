@@ -1,7 +1,7 @@
-"""Routes for the whole fleet: the outboxes and their rows, and the rollout that makes the fleet poll faster."""
+"""Routes for the whole fleet: the outboxes and their rows, and the poll boost that makes the fleet poll faster."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -15,11 +15,14 @@ from restante.delivery.outbox import outbox
 from restante.delivery.outbox.outbox import OWN_SOURCE, OutboxRow
 from restante.delivery.outbox.outbox_sources import OutboxSource, find_source
 from restante.identity.grants import Area
-from restante.updates.polling import rollout
-from restante.updates.polling.rollout import INTERVAL_SECONDS, INTERVAL_SECONDS_MAX, ROLLOUT_SECONDS_MAX, Rollout
+from restante.updates.bulk.outbox_actions import OutboxFilter, outbox_actions
+from restante.updates.polling import poll_boost
+from restante.updates.polling.poll_boost import BOOST_SECONDS_MAX, INTERVAL_SECONDS, INTERVAL_SECONDS_MAX, PollBoost
 from restante.updates.response_format import RESPONSE_FORMAT
+from restante.web.bulk.bulk_requests import BulkHandler, BulkRequest, bulk_options
 from restante.web.paging import PAGE_QUERY, page_request_of
 from restante.web.request import ApiRequest
+from restante.web.response import ApiResponse
 from restante.web.routes import Access, Query, Route, RouteGroup
 
 STATUSES = ("PENDING", "DELIVERED", "FAILED")
@@ -30,12 +33,17 @@ _DEVICE = Query("device_id", "only rows for this device", {"type": "integer", "m
 _SOURCE = Query("source", "the name of the outbox; default: the server's own", {"type": "string"})
 
 
-class RolloutRequest(msgspec.Struct, forbid_unknown_fields=True):
-    for_seconds: Annotated[int, Meta(ge=1, le=ROLLOUT_SECONDS_MAX)]
+class PollBoostRequest(msgspec.Struct, forbid_unknown_fields=True):
+    for_seconds: Annotated[int, Meta(ge=1, le=BOOST_SECONDS_MAX)]
     interval_seconds: Annotated[int, Meta(ge=1, le=INTERVAL_SECONDS_MAX)] = INTERVAL_SECONDS
 
 
-class RolloutView(msgspec.Struct):
+class OutboxBulkRequest(BulkRequest, kw_only=True):
+    action: Literal["retry"]
+    filter: OutboxFilter = OutboxFilter()
+
+
+class PollBoostView(msgspec.Struct):
     active: bool
     until: float | None
     interval_seconds: int | None
@@ -64,6 +72,7 @@ class FleetRoutes:
     def __init__(self, database: Database, sources: Mapping[str, OutboxSource]) -> None:
         self._database = database
         self._sources = sources
+        self._bulk = BulkHandler(database, outbox_actions(), Access.fleet_operate, RESPONSE_FORMAT)
 
     def routes(self) -> list[Route]:
         group = RouteGroup(TAG, RESPONSE_FORMAT, area=Area.updates)
@@ -95,15 +104,24 @@ class FleetRoutes:
                 query=(_SOURCE,),
                 errors=(404,),
             ),
-            group.get("/apiv1/rollout", self.show_rollout, Access.fleet_read, "Show the current rollout"),
-            group.put(
-                "/apiv1/rollout",
-                self.start_rollout,
+            group.post(
+                "/apiv1/outbox/bulk",
+                self.bulk,
                 Access.fleet_operate,
-                "Start a rollout: the fleet polls faster",
+                "Retry all FAILED rows that match",
+                **bulk_options({"action": "retry", "filter": {"event_kind": "install.updated"}, "dry_run": True}),
+            ),
+            group.get("/apiv1/poll-boost", self.show_poll_boost, Access.fleet_read, "Show the current poll boost"),
+            group.put(
+                "/apiv1/poll-boost",
+                self.start_poll_boost,
+                Access.fleet_operate,
+                "Start a poll boost: the fleet polls faster for a limited time",
                 examples=({"for_seconds": 600},),
             ),
-            group.delete("/apiv1/rollout", self.stop_rollout, Access.fleet_operate, "Stop the rollout", status=204),
+            group.delete(
+                "/apiv1/poll-boost", self.stop_poll_boost, Access.fleet_operate, "Stop the poll boost", status=204
+            ),
         ]
 
     async def outboxes(self, request: ApiRequest) -> OutboxList:
@@ -147,6 +165,10 @@ class FleetRoutes:
         """Retry every FAILED row; for a caller who is limited to some users, those for their devices."""
         return RetryResult(await self._retry(self._source(request), None, request.allowed.as_json()))
 
+    async def bulk(self, request: ApiRequest, body: OutboxBulkRequest) -> ApiResponse:
+        """Rows of the server's own outbox. With `dry_run`, answers how many match and shows some."""
+        return await self._bulk.handle(request, body.action, body.filter, body)
+
     def _source(self, request: ApiRequest) -> OutboxSource:
         name = request.query_text("source")
         return find_source(self._open_sources(request), OWN_SOURCE if name is None else name)
@@ -167,18 +189,20 @@ class FleetRoutes:
             return OutboxView(source.name, False, problem=str(error))
         return OutboxView(source.name, True, counts["pending"], counts["failed"], counts["oldest_pending_ms"])
 
-    async def show_rollout(self, request: ApiRequest) -> RolloutView:
-        request.require_all("a rollout concerns all devices")
-        return _view(await self._database.read(rollout.current))
+    async def show_poll_boost(self, request: ApiRequest) -> PollBoostView:
+        request.require_all("a poll boost concerns all devices")
+        return _view(await self._database.read(poll_boost.current))
 
-    async def start_rollout(self, request: ApiRequest, body: RolloutRequest) -> RolloutView:
-        request.require_all("a rollout concerns all devices")
-        return _view(await self._database.write(rollout.start, body.for_seconds, body.interval_seconds))
+    async def start_poll_boost(self, request: ApiRequest, body: PollBoostRequest) -> PollBoostView:
+        request.require_all("a poll boost concerns all devices")
+        return _view(await self._database.write(poll_boost.start, body.for_seconds, body.interval_seconds))
 
-    async def stop_rollout(self, request: ApiRequest) -> None:
-        request.require_all("a rollout concerns all devices")
-        await self._database.write(rollout.stop)
+    async def stop_poll_boost(self, request: ApiRequest) -> None:
+        request.require_all("a poll boost concerns all devices")
+        await self._database.write(poll_boost.stop)
 
 
-def _view(found: Rollout | None) -> RolloutView:
-    return RolloutView(False, None, None) if found is None else RolloutView(True, found.until, found.interval_seconds)
+def _view(found: PollBoost | None) -> PollBoostView:
+    return (
+        PollBoostView(False, None, None) if found is None else PollBoostView(True, found.until, found.interval_seconds)
+    )

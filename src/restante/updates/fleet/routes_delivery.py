@@ -75,10 +75,15 @@ class DeliveryRoutes:
         return await self._database.read(_why, user_id, device_id, self._remembered(device_id))
 
     def _remembered(self, device_id: int) -> Remembered:
-        seen, position = self._presence.last_seen(device_id), self._presence.confirmed_position(device_id)
-        if seen is None:
-            return Remembered(position=position)
-        return Remembered(int(seen * 1000), self._presence.overdue_at_ms(device_id, seen), position)
+        return remembered_of(self._presence, device_id)
+
+
+def remembered_of(presence: DevicePresence, device_id: int) -> Remembered:
+    """What the memory of this server knows about the device's polls beyond the tables."""
+    seen, position = presence.last_seen(device_id), presence.confirmed_position(device_id)
+    if seen is None:
+        return Remembered(position=position)
+    return Remembered(int(seen * 1000), presence.overdue_at_ms(device_id, seen), position)
 
 
 def _facts(conn: Connection, user_id: int, device_id: int, remembered: Remembered) -> DeviceFacts:

@@ -26,7 +26,7 @@ from restante.delivery.log.log import LogEntry, SignalsPublished
 from restante.delivery.log.log_reader import LogSource, ReadResult
 from restante.delivery.long_poll import ParkedPoll, RateLimitedPoll
 from restante.delivery.waiter_registry import Waiter, WaiterRegistry
-from restante.updates.polling.rollout import Rollout
+from restante.updates.polling.poll_boost import PollBoost
 
 log = structlog.get_logger()
 
@@ -50,8 +50,8 @@ Reply = Callable[[PollResult | RestanteError], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollOptions:
     interval_seconds: int
-    rollout_interval_seconds: int
-    rollout_window_seconds: int
+    boost_interval_seconds: int
+    boost_window_seconds: int
     rate_per_second: float
     burst: int
     retry_after_spread_seconds: int
@@ -139,25 +139,25 @@ class UpdatesPoll(RateLimitedPoll[DevicePoll, PollResult | RestanteError]):
         self.options = options
         self.counters = PollCounters()
         self.waiters = DeviceWaiters(self._read_again, options.recipients_max)
-        self.rollout: Rollout | None = None
+        self.boost: PollBoost | None = None
         self._reader = reader
         self._new_signals: dict[int, _NewSignals] = {}
         # How many reads are under way for each device.
         self._reading: dict[int, int] = {}
-        self._rollout_from = b""
-        # The rollout of the last tick, and since when it is the current one: earlier polls were answered without it.
-        self._paced_rollout: Rollout | None = None
-        self._rollout_since = 0.0
+        self._boost_from = b""
+        # The poll boost of the last tick, and since when it is the current one: earlier polls were answered without it.
+        self._paced_boost: PollBoost | None = None
+        self._boost_since = 0.0
         self.tick(self.now)
 
     def tick(self, now: float) -> None:
         super().tick(now)
-        if self.rollout is not None and self.rollout.until <= now:
-            self.rollout = None
-        if self.rollout != self._paced_rollout:
-            self._paced_rollout, self._rollout_since = self.rollout, now
+        if self.boost is not None and self.boost.until <= now:
+            self.boost = None
+        if self.boost != self._paced_boost:
+            self._paced_boost, self._boost_since = self.boost, now
         # Milliseconds have thirteen digits until the year 2286: comparing the text compares the numbers.
-        self._rollout_from = b"%013d" % int((now - self.options.rollout_window_seconds) * 1000)
+        self._boost_from = b"%013d" % int((now - self.options.boost_window_seconds) * 1000)
 
     def admit_idle(self, device_id: int, cursor: bytes) -> int | None:
         """Count and admit a poll that does not wait, if memory alone shows that there is no new signal.
@@ -174,19 +174,19 @@ class UpdatesPoll(RateLimitedPoll[DevicePoll, PollResult | RestanteError]):
         return self.interval_seconds(device_id, cursor)
 
     def interval_seconds(self, device_id: int, cursor: bytes) -> int:
-        """When the device should poll again: sooner during a rollout, and while its newest signal is young."""
+        """When the device should poll again: sooner during a poll boost, and while its newest signal is young."""
         options = self.options
-        base = options.interval_seconds if cursor < self._rollout_from else options.rollout_interval_seconds
-        if self.rollout is not None:
-            base = min(base, self.rollout.interval_seconds)
+        base = options.interval_seconds if cursor < self._boost_from else options.boost_interval_seconds
+        if self.boost is not None:
+            base = min(base, self.boost.interval_seconds)
         return poll_interval_seconds(device_id, self.now, base)
 
     def overdue_at(self, device_id: int, seen: float, cursor: bytes) -> float:
         """When a device that polled at `seen` with this cursor counts as overdue: it was told when to poll again."""
         options = self.options
-        base = options.interval_seconds if cursor < self._rollout_from else options.rollout_interval_seconds
-        if self.rollout is not None and seen >= self._rollout_since:
-            base = min(base, self.rollout.interval_seconds)
+        base = options.interval_seconds if cursor < self._boost_from else options.boost_interval_seconds
+        if self.boost is not None and seen >= self._boost_since:
+            base = min(base, self.boost.interval_seconds)
         return seen + overdue_after_seconds(poll_interval_seconds(device_id, seen, base))
 
     def start(self, device_id: int, cursor: bytes | None, limit: int, waits: bool, reply: Reply) -> DevicePoll:

@@ -1,0 +1,1 @@
+"""Bulk actions on miners and commands."""

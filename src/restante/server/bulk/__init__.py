@@ -1,0 +1,1 @@
+"""Bulk jobs and staged rollouts: their routes, and the services that run them."""

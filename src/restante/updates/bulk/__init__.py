@@ -1,0 +1,1 @@
+"""Bulk actions on devices and outbox rows."""

@@ -1,0 +1,1 @@
+"""Requests for one action on everything that matches a filter."""
