@@ -23,7 +23,7 @@ def paths(server: ConsoleServer) -> list[str]:
     """Every page, with something on it."""
     device_id = server.add_full_device("shown")
     row_id = server.add_failed_row(device_id)
-    edge = server.add_edge_resources()
+    edge, event = server.add_edge_resources(), server.add_event_resources()
     device, person, key = f"/console/devices/{device_id}", server.user_ids["fleet"], server.add_key()
     return [
         "/console",
@@ -43,6 +43,12 @@ def paths(server: ConsoleServer) -> list[str]:
         "/console/commands/new?command_type=POOL_SET",
         "/console/approvals",
         "/console/audit",
+        "/console/clients",
+        f"/console/clients/{event.client_id}",
+        "/console/events",
+        f"/console/events/{event.errored_jti}",
+        "/console/events/new",
+        "/console/event-keys",
         "/console/people",
         f"/console/people/{person}",
         "/console/keys",
@@ -129,6 +135,26 @@ def test_site_operator_sends_a_command_and_another_person_approves_it(server: Co
     expect(page.locator("#command-life")).to_contain_text("approver@example.com")
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator("#command-state")).to_contain_text("cancelled")
+
+
+def test_bank_integrator_publishes_an_event_and_sees_its_verified_token(server: ConsoleServer, page_as: PageAs) -> None:
+    event = server.add_event_resources()
+    page = page_as("bank")
+    page.goto(f"/console/clients/{event.client_id}")
+    expect(page.locator("#client-why")).to_contain_text("Why?")
+    page.get_by_role("link", name="Publish an event").click()
+    page.get_by_label("Subject").fill("not a uri at all")
+    page.get_by_role("button", name="Publish").click()
+    expect(page.get_by_role("alert")).to_contain_text("sub")
+    page.get_by_label("Subject").fill("https://bank.example/accounts/1")
+    page.get_by_role("button", name="Publish").click()
+    expect(page.get_by_role("status")).to_contain_text("The event is published")
+    # It is signed after the page was loaded.
+    expect(page.locator("#event-check")).to_contain_text("The published key verifies the signature")
+    expect(page.locator("#event-claims")).to_contain_text("https://bank.example/accounts/1")
+    page.goto(f"/console/events/{event.errored_jti}")
+    page.get_by_role("button", name="Deliver again").click()
+    expect(page.locator("#event-state")).to_contain_text("ready")
 
 
 def test_audit_trail_is_filtered_and_verified(server: ConsoleServer, page_as: PageAs) -> None:

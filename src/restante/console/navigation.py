@@ -12,7 +12,8 @@ ROOT = "/console"
 @dataclass(frozen=True, slots=True)
 class Section:
     """`area`: only people with a grant there see the section. `is_for_admins`: only people with the role admin
-    somewhere; `is_for_all_admins`: only administrators of everything."""
+    somewhere; `is_for_all_admins`: only administrators of everything; `is_for_whole_area`: only people whose grant
+    includes the whole area."""
 
     key: str
     title: str
@@ -20,13 +21,17 @@ class Section:
     area: Area | None = None
     is_for_admins: bool = False
     is_for_all_admins: bool = False
+    is_for_whole_area: bool = False
 
     def is_open_to(self, person: Person) -> bool:
         if self.is_for_all_admins:
             return person.grants.has_all
         if self.is_for_admins:
             return person.grants.role is Role.admin
-        return self.area is None or allowed_in(person, self.area, Role.viewer) is not None
+        if self.area is None:
+            return True
+        allowed = allowed_in(person, self.area, Role.viewer)
+        return allowed is not None and (allowed.are_all or not self.is_for_whole_area)
 
 
 SECTIONS = (
@@ -36,6 +41,9 @@ SECTIONS = (
     Section("sites", "Sites", f"{ROOT}/sites", Area.commands),
     Section("commands", "Commands", f"{ROOT}/commands", Area.commands),
     Section("approvals", "Approvals", f"{ROOT}/approvals", Area.commands),
+    Section("clients", "Clients", f"{ROOT}/clients", Area.events),
+    Section("events", "Events", f"{ROOT}/events", Area.events),
+    Section("event-keys", "Signing keys", f"{ROOT}/event-keys", Area.events, is_for_whole_area=True),
     Section("audit", "Audit", f"{ROOT}/audit", Area.commands),
     Section("jobs", "Jobs", f"{ROOT}/jobs"),
     Section("people", "People", f"{ROOT}/people", is_for_admins=True),

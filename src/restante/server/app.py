@@ -25,8 +25,10 @@ from restante.console.pages import ConsoleParts, PageSet
 from restante.console.rates import Rates
 from restante.console.rendering import Rendering
 from restante.console.views.audit import AuditPages
+from restante.console.views.clients import ClientPages
 from restante.console.views.commands import CommandPages
 from restante.console.views.devices import DevicePages
+from restante.console.views.events import EventPages
 from restante.console.views.fleet import FleetPages
 from restante.console.views.jobs import JobPages
 from restante.console.views.keys import KeyPages
@@ -222,6 +224,8 @@ class Node:
             OutboxPages(self.outbox.sources()),
             CommandPages(commands.trail, commands.options.for_creation(commands.box), commands.options.for_claims()),
             SitePages(commands.trail, commands.box, commands.options.rates, commands.options.telemetry_history_records),
+            ClientPages(self.events.presence.newest_ms),
+            EventPages(self.database, self.signing.rotation),
             AuditPages(commands.trail, commands.heads.remembered),
             JobPages(lambda: self.bulk.actions),
             PeoplePages(),

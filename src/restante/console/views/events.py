@@ -1,0 +1,195 @@
+"""Events: by state, one with its token and whether its signature verifies, publishing, and the signing keys."""
+
+import msgspec
+
+from restante.console.forms import Form
+from restante.console.live import EVENTS
+from restante.console.navigation import ROOT
+from restante.console.pages import ConsoleRequest, Hit, Needs, Pages, PageSet
+from restante.core.decoding import decode_json
+from restante.core.errors import BadInput, NotFound, RestanteError
+from restante.database.database import Database
+from restante.database.paging import PageRequest
+from restante.events.publishing import client_status, errored_events, listing, token_check
+from restante.events.publishing.errored_events import Resolution
+from restante.events.publishing.listing import STATUSES, EventDetail, EventFilter
+from restante.events.publishing.publish_requests import PUBLISHING, PublishBody, PublishRequest
+from restante.events.publishing.publishing import Publisher
+from restante.events.signing import event_keys
+from restante.events.signing.jws import ALGORITHMS
+from restante.events.signing.key_rotation import KeyRotation
+from restante.identity.grants import Area, Role
+from restante.web.response import ApiResponse
+from restante.web.routes import Route
+
+PATH = "/events"
+KEYS_PATH = "/event-keys"
+READ, OPERATE = Needs(Area.events), Needs(Area.events, Role.operator)
+ADMIN = Needs(Area.events, Role.admin)
+CLIENTS_MAX = 500
+JTI_CHARACTERS_MAX = 128
+ALL_SUBSCRIBERS = "*"
+_EVENT_EXAMPLE = '{\n  "urn:example:events:account-closed": {"reason": "moved"}\n}'
+_FIELDS = ("recipient", "events", "sub", "txn")
+
+
+class EventPages(PageSet):
+    needs = READ
+
+    def __init__(self, database: Database, rotation: KeyRotation) -> None:
+        self._database = database
+        self._rotation = rotation
+
+    def routes(self, pages: Pages) -> list[Route]:
+        one, key = PATH + "/{jti}", KEYS_PATH + "/{kid}"
+        return [
+            pages.get(PATH, self.show_list, READ),
+            pages.get(PATH + "/new", self.show_form, OPERATE),
+            pages.post(PATH + "/new", self.publish, OPERATE),
+            pages.get(one, self.show, READ),
+            pages.post(one + "/release", self.release, OPERATE),
+            pages.post(one + "/drop", self.drop, OPERATE, is_final=True),
+            pages.get(KEYS_PATH, self.show_keys, READ),
+            pages.post(KEYS_PATH + "/rotate", self.rotate, ADMIN),
+            pages.post(key + "/withdraw", self.withdraw, ADMIN, is_final=True),
+        ]
+
+    async def show_list(self, request: ConsoleRequest) -> ApiResponse:
+        filters = _filters(request)
+        page = await request.read(listing.list_page, filters, request.page(), request.allowed)
+        return request.render(
+            "events/list.html",
+            section="events",
+            title="Events",
+            topics=(EVENTS,),
+            page=page,
+            filters=filters,
+            statuses=STATUSES,
+            address=request.address,
+            may_publish=request.may(Area.events, Role.operator),
+        )
+
+    async def show(self, request: ConsoleRequest) -> ApiResponse:
+        jti = request.path_text("jti")
+        event = await request.read(listing.show, jti, request.allowed)
+        return request.render(
+            "events/event.html",
+            section="events",
+            title=", ".join(each.rpartition(":")[2].rpartition("/")[2] for each in event.event_types),
+            topics=(EVENTS,),
+            event=event,
+            check=await request.read(token_check.check, jti, request.allowed),
+            steps=_steps(event),
+            path=f"{ROOT}{PATH}/{jti}",
+            may_resolve=event.status == "errored" and request.may(Area.events, Role.operator, event.client_id),
+        )
+
+    async def show_form(self, request: ConsoleRequest) -> ApiResponse:
+        given = {"recipient": request.query_text("client") or "", "events": _EVENT_EXAMPLE}
+        return await self._form(request, given)
+
+    async def publish(self, request: ConsoleRequest) -> ApiResponse:
+        form = request.form
+        try:
+            body = _body(form)
+            if body.client_id is None:
+                request.require_all("this publishes to the subscribers among all clients")
+            else:
+                listing.check_client(request.allowed, body.client_id)
+            published = PublishRequest(body, Publisher(request.actor, None))
+            result = await self._database.run_batched(PUBLISHING, published)
+        except RestanteError as error:
+            return await self._form(request, {name: form.text(name, 100_000) for name in _FIELDS}, error)
+        created = msgspec.json.decode(result.json, type=dict[str, str | list[str]])
+        jtis = [created["jti"]] if "jti" in created else created["jtis"]
+        if len(jtis) == 1:
+            return request.redirect(f"{ROOT}{PATH}/{jtis[0]}", done="event-published")
+        return request.redirect(f"{ROOT}{PATH}", done="event-published" if jtis else "event-without-subscriber")
+
+    async def release(self, request: ConsoleRequest) -> ApiResponse:
+        return await self._resolve(request, Resolution.release, "event-released")
+
+    async def drop(self, request: ConsoleRequest) -> ApiResponse:
+        return await self._resolve(request, Resolution.drop, "event-dropped")
+
+    async def show_keys(self, request: ConsoleRequest) -> ApiResponse:
+        if not request.allowed.are_all:
+            raise NotFound("The keys sign the events of all clients: your grants do not include them.")
+        return request.render(
+            "events/keys.html",
+            section="event-keys",
+            title="Signing keys",
+            topics=(EVENTS,),
+            keys=await request.read(event_keys.list_views),
+            algorithms=ALGORITHMS,
+            may_administer=request.may(Area.events, Role.admin),
+        )
+
+    async def rotate(self, request: ConsoleRequest) -> ApiResponse:
+        request.require_all("the keys sign the events of all clients")
+        await self._rotation.rotate(event_keys.check_algorithm(request.form.required("alg", 20)), request.actor)
+        return request.redirect(f"{ROOT}{KEYS_PATH}", done="event-key-rotated")
+
+    async def withdraw(self, request: ConsoleRequest) -> ApiResponse:
+        request.require_all("the keys sign the events of all clients")
+        await self._rotation.withdraw(request.path_text("kid"), request.actor)
+        return request.redirect(f"{ROOT}{KEYS_PATH}", done="event-key-withdrawn")
+
+    async def find(self, request: ConsoleRequest, text: str) -> list[Hit]:
+        if len(text) > JTI_CHARACTERS_MAX:
+            return []
+        try:
+            event = await request.read(listing.show, text, request.allowed)
+        except NotFound:
+            return []
+        return [Hit("Event", event.jti, f"{ROOT}{PATH}/{event.jti}", f"for {event.client_id}, {event.status}")]
+
+    async def _resolve(self, request: ConsoleRequest, resolution: Resolution, done: str) -> ApiResponse:
+        jti = request.path_text("jti")
+        await request.write(errored_events.resolve, resolution, jti, request.actor, request.allowed)
+        return request.redirect(f"{ROOT}{PATH}/{jti}", done=done)
+
+    async def _form(
+        self, request: ConsoleRequest, given: dict[str, str], problem: RestanteError | None = None
+    ) -> ApiResponse:
+        found = await request.read(client_status.list_page, PageRequest(CLIENTS_MAX, 0), request.allowed)
+        choices = [(each.client_id, f"{each.name} ({each.client_id})") for each in found.items]
+        everyone = [(ALL_SUBSCRIBERS, "all subscribers of its types")] if request.allowed.are_all else []
+        return request.render(
+            "events/new.html",
+            section="events",
+            title="Publish an event",
+            http_status=200 if problem is None else problem.status,
+            recipients=[("", "choose a client"), *everyone, *choices],
+            given=given,
+            problem="" if problem is None else problem.message,
+        )
+
+
+def _filters(request: ConsoleRequest) -> EventFilter:
+    status = request.query_text("status") or None
+    if status is not None and status not in STATUSES:
+        raise BadInput("status", f"one of {', '.join(STATUSES)}")
+    return EventFilter(request.query_text("client") or None, status, request.query_text("txn") or None)
+
+
+def _body(form: Form) -> PublishBody:
+    recipient = form.required("recipient", 200)
+    target = {"all_subscribers": True} if recipient == ALL_SUBSCRIBERS else {"client_id": recipient}
+    optional = {name: text for name in ("sub", "txn") if (text := form.text(name, 2000).strip())}
+    return decode_json(msgspec.json.encode({"events": form.json("events"), **target, **optional}), PublishBody)
+
+
+def _steps(event: EventDetail) -> list[tuple[str, str, str | None, str]]:
+    """The life of the event: kind of mark, what happened, when, and more about it."""
+    steps: list[tuple[str, str, str | None, str]] = [("ok", "Published", event.created_at, f"transaction {event.txn}")]
+    steps.append(("ok", "Signed", None, f"key {event.kid}") if event.kid else ("wait", "Not signed yet", None, ""))
+    if event.first_polled_at is not None:
+        steps.append(("busy", "Delivered by a poll", event.first_polled_at, ""))
+    if event.push_attempts:
+        steps.append(("busy", f"Pushed, {event.push_attempts} attempts", None, event.push_problem or ""))
+    if event.errored_at is not None:
+        steps.append(("bad", f"Refused by the client: {event.err}", event.errored_at, event.err_description or ""))
+    if event.finished_at is not None:
+        steps.append(("ok" if event.status == "acknowledged" else "off", event.status, event.finished_at, ""))
+    return steps
