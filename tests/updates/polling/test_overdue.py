@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from restante.updates.polling.rollout import Rollout
 
 from restante.core.pacing import overdue_after_seconds, poll_interval_seconds
 from restante.database.database import Database
-from restante.updates.polling.rollout import Rollout
 from tests.updates.poll_harness import DEVICE, UpdatesHarness, poll_options
 
 OLD_CURSOR = b"0000000000001-1"

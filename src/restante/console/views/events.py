@@ -1,5 +1,7 @@
 """Events: by state, one with its token and whether its signature verifies, publishing, and the signing keys."""
 
+import re
+
 import msgspec
 
 from restante.console.forms import Form
@@ -75,7 +77,7 @@ class EventPages(PageSet):
         return request.render(
             "events/event.html",
             section="events",
-            title=", ".join(each.rpartition(":")[2].rpartition("/")[2] for each in event.event_types),
+            title=", ".join(map(_short_type, event.event_types)) or "Event",
             topics=(EVENTS,),
             event=event,
             check=await request.read(token_check.check, jti, request.allowed),
@@ -178,6 +180,11 @@ def _body(form: Form) -> PublishBody:
     target = {"all_subscribers": True} if recipient == ALL_SUBSCRIBERS else {"client_id": recipient}
     optional = {name: text for name in ("sub", "txn") if (text := form.text(name, 2000).strip())}
     return decode_json(msgspec.json.encode({"events": form.json("events"), **target, **optional}), PublishBody)
+
+
+def _short_type(event_type: str) -> str:
+    """The last part of the type's URI."""
+    return re.split(r"[:/]", event_type)[-1] or event_type
 
 
 def _steps(event: EventDetail) -> list[tuple[str, str, str | None, str]]:
