@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from restante.updates.polling.rollout import Rollout
 
 from restante.core.pacing import overdue_after_seconds, poll_interval_seconds
 from restante.database.database import Database
+from restante.updates.polling.poll_boost import PollBoost
 from tests.updates.poll_harness import DEVICE, UpdatesHarness, poll_options
 
 OLD_CURSOR = b"0000000000001-1"
@@ -36,7 +36,7 @@ def test_absence_is_noticed_within_two_intervals_and_two_minutes(advised: int) -
 
 
 async def test_overdue_follows_from_the_interval_of_the_response(database: Database) -> None:
-    harness = UpdatesHarness(database, poll_options(interval_seconds=300, rollout_interval_seconds=15))
+    harness = UpdatesHarness(database, poll_options(interval_seconds=300, boost_interval_seconds=15))
     harness.poll.tick(START)
     advised = harness.poll.interval_seconds(DEVICE, OLD_CURSOR)
     assert advised >= 150
@@ -46,11 +46,11 @@ async def test_overdue_follows_from_the_interval_of_the_response(database: Datab
     assert harness.poll.overdue_at(DEVICE, START, fresh) < START + 120
 
 
-async def test_rollout_that_began_after_a_poll_does_not_count_for_it(database: Database) -> None:
-    harness = UpdatesHarness(database, poll_options(interval_seconds=300, rollout_interval_seconds=300))
+async def test_boost_that_began_after_a_poll_does_not_count_for_it(database: Database) -> None:
+    harness = UpdatesHarness(database, poll_options(interval_seconds=300, boost_interval_seconds=300))
     harness.poll.tick(START)
     before = harness.poll.overdue_at(DEVICE, START, OLD_CURSOR)
-    harness.poll.rollout = Rollout(START + 600, 10)
+    harness.poll.boost = PollBoost(START + 600, 10)
     harness.poll.tick(START + 10)
     assert harness.poll.overdue_at(DEVICE, START, OLD_CURSOR) == before
     assert harness.poll.overdue_at(DEVICE, START + 10, OLD_CURSOR) <= START + 10 + overdue_after_seconds(15)
