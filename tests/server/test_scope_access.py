@@ -85,6 +85,7 @@ TOUCHES: dict[str, dict[str, str]] = {
         "POST /apiv1/outbox/retry": LIST,
         "GET /apiv1/outbox/{row_id}": RESOURCE,
         "POST /apiv1/outbox/{row_id}/retry": RESOURCE,
+        "POST /apiv1/devices/bulk": BODY,
         "POST /apiv1/outbox/bulk": LIST,
         "GET /apiv1/poll-boost": WHOLE,
         "PUT /apiv1/poll-boost": WHOLE,

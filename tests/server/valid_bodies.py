@@ -177,6 +177,14 @@ BODIES: dict[tuple[str, str], list[Body]] = {
         }
     ],
     ("PUT", "/apiv1/groups/{group_id}"): [lambda *_: {"name": f"group {uuid4()}", "filter": {"status": "active"}}],
+    ("POST", "/apiv1/devices/bulk"): [
+        lambda _, resources: {
+            "action": "send_signal",
+            "filter": {"user_id": resources.user_id},
+            "params": {"type": "app.hello", "ref": {}},
+            "dry_run": False,
+        }
+    ],
     ("POST", "/apiv1/outbox/bulk"): [
         lambda _, resources: {"action": "retry", "filter": {"device_id": resources.device_id}, "rate_per_second": 5}
     ],

@@ -122,6 +122,13 @@ class WaveOf:
     approved_by: str | None = None
 
 
+def count(conn: Connection, request: JobRequest) -> int:
+    """Check the filter, and count the rows that match."""
+    target, allowed = request.action.target, request.caller.allowed
+    target.check(conn, request.filters, allowed)
+    return target.count(conn, request.filters, allowed)
+
+
 def dry_run(conn: Connection, request: JobRequest) -> DryRun:
     """Check the request and count what it would act on."""
     action, target, caller = request.action, request.action.target, request.caller

@@ -151,6 +151,7 @@ class Node:
             self.outbox.emit,
             self.outbox.sources(),
             updates_options(settings),
+            self.outbox.emit_all,
         )
         self.redis.invalidate_for(self.updates.poll)
         self.commands = CommandsComponent(

@@ -55,6 +55,14 @@ class OutboxComponent(Component):
         else:
             outbox.enqueue(conn, device_id, signal)
 
+    def emit_all(self, conn: Connection, signals: Mapping[int, Signal]) -> None:
+        """Send a signal to each of these devices."""
+        if self._settings.direct_signals:
+            for device_id, signal in signals.items():
+                self.emit(conn, device_id, signal)
+        else:
+            outbox.enqueue_all(conn, signals)
+
     def sources(self) -> dict[str, OutboxSource]:
         """All outboxes by name, the server's own first."""
         own = own_outbox_source(self._database, self._dispatch_loop.wake)

@@ -2,17 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from msgspec import UnsetType
 
 from restante.core.cursor import Position
 from restante.database.commit_events import ForeignCommit
+from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.delivery.device_presence import DevicePresence
 from restante.delivery.log.log import LogAdvanced, SignalsPublished
 from restante.delivery.log.log_reader import LogSource
-from restante.delivery.log.signals import Emit
+from restante.delivery.log.signals import Emit, EmitAll, Signal
 from restante.delivery.outbox.outbox_sources import OutboxSource
 from restante.identity.devices.device_codes import DeviceCodeKey, DeviceCodeLimits
 from restante.identity.devices.device_tokens import DeviceTokens
@@ -21,6 +23,7 @@ from restante.identity.master_key import MasterKey
 from restante.identity.people.sign_in import SignIn
 from restante.jobs.actions import JobAction
 from restante.updates.bulk.outbox_actions import outbox_actions
+from restante.updates.bulk.routes import DeviceBulkRoutes, device_job_actions
 from restante.updates.devices.approval import Approval
 from restante.updates.devices.pages import asset_routes
 from restante.updates.devices.routes_apikeys import ApiKeyRoutes
@@ -79,6 +82,7 @@ class UpdatesComponent(PollComponent):
         emit: Emit,
         sources: Mapping[str, OutboxSource],
         options: UpdatesOptions,
+        emit_all: EmitAll | None = None,
     ) -> None:
         self._database = database
         self._master_key = master_key
@@ -87,6 +91,8 @@ class UpdatesComponent(PollComponent):
         # Signals of applications are sent as they are, whatever their type.
         self._emit_own = emit
         self._emit = emit if options.signal_aliases else without_aliases(emit)
+        # Signals of this server to many devices; none of them is an alias.
+        self._emit_all = emit_all or partial(_emit_each, emit)
         self._sources = sources
         self._options = options
         self.presence = DevicePresence(database, self._overdue_at)
@@ -131,11 +137,13 @@ class UpdatesComponent(PollComponent):
             *FleetListRoutes(database, self.presence).routes(),
             *GroupRoutes(database).routes(),
             *FleetRoutes(database, self._sources).routes(),
+            *DeviceBulkRoutes(database, self.job_actions()).routes(),
             *asset_routes(),
         ]
 
     def job_actions(self) -> list[JobAction[Any]]:
-        return outbox_actions()
+        own = device_job_actions(self._emit_own, self._emit, self._emit_all, self._master_key)
+        return [*own, *outbox_actions()]
 
     def fast_handlers(self) -> Mapping[bytes, FastHandler]:
         return {fast_poll.TARGET: FastPoll(self.poll, self._tokens)}
@@ -185,3 +193,8 @@ class UpdatesComponent(PollComponent):
 
     async def finish(self) -> None:
         await self.presence.try_once()
+
+
+def _emit_each(emit: Emit, conn: Connection, signals: Mapping[int, Signal]) -> None:
+    for device_id, signal in signals.items():
+        emit(conn, device_id, signal)

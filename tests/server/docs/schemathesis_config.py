@@ -31,6 +31,7 @@ RULES_BEYOND_SCHEMA = [
     "POST /api/edge/v1/admin/commands/bulk",
     "POST /api/edge/v1/admin/miners/bulk",
     "POST /admin/events/bulk",
+    "POST /apiv1/devices/bulk",
     "POST /apiv1/outbox/bulk",
     # site_id, zone_id: must exist and belong together
     "POST /api/edge/v1/admin/devices",

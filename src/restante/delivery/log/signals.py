@@ -1,6 +1,6 @@
 """A signal: a small message to a device. It says what has changed; the device fetches the data itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -27,6 +27,8 @@ class Signal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # Sends a signal in the transaction of the change that it describes: to the outbox or, if so configured, directly to the
 # log.
 Emit = Callable[[Connection, int, Signal], None]
+# The same for several devices, one signal for each.
+EmitAll = Callable[[Connection, Mapping[int, Signal]], None]
 
 
 def check_signal(type: str, ts_ms: int, ref: dict[str, Any]) -> Signal:

@@ -98,6 +98,14 @@ def enqueue(conn: Connection, device_id: int, signal: Signal) -> None:
     conn.add_commit_event(Enqueued())
 
 
+def enqueue_all(conn: Connection, signals: Mapping[int, Signal]) -> None:
+    """Add a signal for each device, in this order."""
+    rows = [(device_id, signal.type, signal.payload(), conn.now_ms) for device_id, signal in signals.items()]
+    if rows:
+        conn.run_rows(SQL.enqueue, rows)
+        conn.add_commit_event(Enqueued())
+
+
 def emit_directly(conn: Connection, device_id: int, signal: Signal, append: Append) -> None:
     """Publish to the log without the outbox, unless the device has pending rows there, which must come first."""
     if conn.one(SQL.has_pending, device_id=device_id) is None:

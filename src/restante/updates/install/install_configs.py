@@ -104,7 +104,7 @@ def put(
     """Store the items as the device's next version."""
     _check_editable(conn, edit)
     for reference in checked.references:
-        _check_owner(conn, edit.user_id, reference)
+        check_owner(conn, edit.user_id, reference)
     return _store(conn, emit, edit, checked.canonical_json.decode(), after_update_script)
 
 
@@ -162,7 +162,8 @@ def _check_editable(conn: Connection, edit: ConfigEdit) -> None:
         raise Conflict(f"the install config is at version {version}, not {edit.expected_version}")
 
 
-def _check_owner(conn: Connection, user_id: int, reference: ObjectReference) -> None:
+def check_owner(conn: Connection, user_id: int, reference: ObjectReference) -> None:
+    """Raise BadInput if the certificate or authority that an item names is not the user's."""
     query = SQL.own_certificate if reference.ob_type == "cert" else SQL.own_authority
     if conn.one(query, user_id=user_id, ob_id=reference.ob_id) is None:
         raise BadInput(reference.field, f"the id of a {reference.ob_type} of this user")

@@ -85,7 +85,8 @@ class BulkHandler:
         if body.dry_run:
             return self._response_format.success(await self._database.read(jobs.dry_run, job_request), 200)
         key = idempotency.key_of(request)
-        total = await self._database.read(action.target.count, filters, request.allowed)
+        # Outside the transaction that creates the job: counting a large fleet takes a while.
+        total = await self._database.read(jobs.count, job_request)
         digest = action.request_digest(b"%b %b" % (request.http.url.path.encode(), msgspec.json.encode(body)))
         idempotent = IdempotentRequest(request.actor, key, digest)
         result = await self._database.write(_create, job_request, total, idempotent, self._response_format)

@@ -1,0 +1,113 @@
+"""Bulk changes of install configs: the same content for all devices, or the same patch of each device's content."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from restante.core.errors import BadInput
+from restante.database.connection import Connection
+from restante.database.queries import queries_beside
+from restante.delivery.log.signals import EmitAll
+from restante.identity import access_audit
+from restante.jobs.actions import Batch, BatchResult, ItemResult, JobAction, JobCaller, StoredParams
+from restante.updates.bulk.device_target import DeviceTarget
+from restante.updates.fleet.device_filter import DeviceFilter
+from restante.updates.install import config_batches
+from restante.updates.install.config_batches import UNCHANGED, Content, ManyResult
+from restante.updates.install.config_patch import ConfigPatch, patched
+from restante.updates.install.install_items import checked_installs
+
+SQL = queries_beside(__file__)
+
+# Only SQLite stores NUL characters in text, and no shell reads them.
+ChangeNote = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*\Z")]
+Script = Annotated[str, Meta(max_length=65536, pattern=r"^[^\x00]*\Z")]
+
+
+class PutConfigParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content that every device gets."""
+
+    installs: list[dict[str, Any]]
+    after_update_script: Script | None = None
+    change_note: ChangeNote | None = None
+
+
+class PatchConfigParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    patch: ConfigPatch
+    change_note: ChangeNote | None = None
+
+
+class _ConfigAction(JobAction[Any]):
+    def __init__(self, target: DeviceTarget, emit_all: EmitAll) -> None:
+        self.target = target
+        self._emit_all = emit_all
+
+    def outcomes(self, conn: Connection, job: int) -> dict[str, int]:
+        """How many devices have fetched, applied or failed the version that the job gave them."""
+        return {row["outcome"]: row["devices"] for row in conn.all(SQL.outcomes, job=job)}
+
+    def _result(self, conn: Connection, batch: Batch, ids: Sequence[int], many: ManyResult) -> BatchResult:
+        details: list[dict[str, Any]] = [
+            {"job_id": batch.job_id, "device_id": device_id, "version": many.versions[device_id]}
+            for device_id in ids
+            if device_id in many.versions
+        ]
+        access_audit.record_items(conn, batch.actor, f"device.{self.name}", batch.job, details)
+        return BatchResult([_item(device_id, many) for device_id in ids])
+
+
+class PutConfig(_ConfigAction):
+    name = "put_config"
+    params_type = PutConfigParams
+
+    def check(
+        self, conn: Connection, filters: DeviceFilter, params: PutConfigParams, caller: JobCaller
+    ) -> StoredParams:
+        try:
+            checked_installs(params.installs)
+        except BadInput as error:
+            raise BadInput(f"params.{error.field}", error.expected) from None
+        return super().check(conn, filters, params, caller)
+
+    def run(self, conn: Connection, batch: Batch, ids: Sequence[int]) -> BatchResult:
+        params: PutConfigParams = batch.params
+        content = Content(checked_installs(params.installs), params.after_update_script)
+        note = params.change_note or f"job {batch.job_id}"
+        many = config_batches.put_many(conn, self._emit_all, ids, content, batch.actor, note)
+        return self._result(conn, batch, ids, many)
+
+
+class PatchConfig(_ConfigAction):
+    name = "patch_config"
+    params_type = PatchConfigParams
+
+    def check(
+        self, conn: Connection, filters: DeviceFilter, params: PatchConfigParams, caller: JobCaller
+    ) -> StoredParams:
+        if params.patch.is_empty:
+            raise BadInput("params.patch", "installs, after_update_script or both")
+        try:
+            if isinstance(params.patch.installs, list):
+                checked_installs(params.patch.installs)
+            else:
+                patched(params.patch, [], None)
+        except BadInput as error:
+            raise BadInput(f"params.patch.{error.field}", error.expected) from None
+        return super().check(conn, filters, params, caller)
+
+    def run(self, conn: Connection, batch: Batch, ids: Sequence[int]) -> BatchResult:
+        params: PatchConfigParams = batch.params
+        note = params.change_note or f"job {batch.job_id}"
+        many = config_batches.patch_many(conn, self._emit_all, ids, params.patch, batch.actor, note)
+        return self._result(conn, batch, ids, many)
+
+
+def _item(device_id: int, many: ManyResult) -> ItemResult:
+    if device_id in many.versions:
+        return ItemResult(device_id, result=str(many.versions[device_id]))
+    if device_id in many.refused:
+        return ItemResult(device_id, "failed", error=many.refused[device_id])
+    is_unchanged = device_id in many.unchanged
+    return ItemResult(device_id, "skipped", error=UNCHANGED if is_unchanged else "the device does not exist any more")
