@@ -57,6 +57,10 @@ class Filled(NamedTuple):
 
 @pytest.fixture(scope="module")
 def filled(server: ConsoleServer) -> Filled:
+    return fill(server)
+
+
+def fill(server: ConsoleServer) -> Filled:
     device_id = server.add_full_device()
     target = server.add_person("target", "viewer@updates:1")
     row_id = server.add_failed_row(device_id)

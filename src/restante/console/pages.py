@@ -186,6 +186,7 @@ class ConsoleRequest(ApiRequest):
             "form_token": sessions.form_token(self.parts.access_control.cookie.read(self.http) or ""),
             "topics": ",".join(topics),
             "position": self.parts.live.position,
+            "is_first_page": "after" not in self.http.query_params,
         }
         page = _render(self.parts, self.http, template, **{**shared, **values, "section": section, "title": title})
         return ApiResponse(http_status, HEADERS, page.encode())
