@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench import (
     commands,
+    consoles,
     delivery,
     event_publishing,
     events,
@@ -27,6 +28,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "idle-poll": idle_poll.against_nginx,
     "system-calls": idle_poll.system_calls,
     "fleet-size": idle_poll.by_fleet_size,
+    "consoles": consoles.beside_consoles,
     "parked-polls": parked.parked_polls,
     "log-size": log_size.reading_by_log_size,
     "redis-reads": redis_reads.reading_twenty,

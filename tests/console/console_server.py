@@ -54,8 +54,9 @@ class ConsoleServer:
         "viewer": "viewer@events:nobody",
     }
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        self.live = LiveServer(folder, commands_needing_approval=CommaList([APPROVED_TYPE]), **settings)
+    def __init__(self, folder: Path, live: LiveServer | None = None, **settings: Any) -> None:
+        """`live`: the server, if it is running already."""
+        self.live = live or LiveServer(folder, commands_needing_approval=CommaList([APPROVED_TYPE]), **settings)
         self.node = self.live.node
         self.database = self.node.database
         self.base_url = f"http://127.0.0.1:{self.live.fast_port}"

@@ -65,6 +65,10 @@ class Filled(NamedTuple):
 
 @pytest.fixture(scope="module")
 def filled(server: ConsoleServer) -> Filled:
+    return fill(server)
+
+
+def fill(server: ConsoleServer) -> Filled:
     device_id = server.add_full_device()
     edge, event = server.add_edge_resources(), server.add_event_resources()
     target = server.add_person("target", "viewer@updates:1")

@@ -3,6 +3,8 @@
 import difflib
 from dataclasses import dataclass
 
+import msgspec
+
 CONTEXT_LINES = 3
 
 
@@ -31,3 +33,12 @@ def diff_lines(before: str, after: str) -> list[DiffLine]:
                 lines += [DiffLine("removed", old[i], before=i + 1) for i in range(old_from, old_to)]
                 lines += [DiffLine("added", new[j], after=j + 1) for j in range(new_from, new_to)]
     return lines
+
+
+def json_diff_lines(before: bytes | None, after: bytes) -> list[DiffLine]:
+    """The difference of two JSON texts, each indented; without a first one, everything was added."""
+    return diff_lines("" if before is None else _indented(before), _indented(after))
+
+
+def _indented(json: bytes) -> str:
+    return msgspec.json.format(json, indent=2).decode()

@@ -24,6 +24,8 @@ STREAM_SECONDS = 300.0
 KEEP_ALIVE_SECONDS = 20.0
 # How often the topic `clock` changes: for pages that show rates.
 CLOCK_TICKS = 5
+# How often every topic counts as changed: some changes, such as last polls, have no commit event.
+REFRESH_TICKS = 10
 RETRY_MS = 2000
 RETRY_SECONDS = 5
 
@@ -62,6 +64,8 @@ class Live:
         self._ticks += 1
         if self._ticks % CLOCK_TICKS == 0:
             self.mark(CLOCK)
+        if self._ticks % REFRESH_TICKS == 0:
+            self.mark_all()
         if not self._marked:
             return
         self._number += 1

@@ -186,9 +186,35 @@ class ConsoleRequest(ApiRequest):
             "form_token": sessions.form_token(self.parts.access_control.cookie.read(self.http) or ""),
             "topics": ",".join(topics),
             "position": self.parts.live.position,
+            "is_first_page": "after" not in self.http.query_params,
         }
         page = _render(self.parts, self.http, template, **{**shared, **values, "section": section, "title": title})
         return ApiResponse(http_status, HEADERS, page.encode())
+
+    async def ask_password(self) -> ApiResponse | None:
+        """The page that asks for the password before an action that cannot be undone; None if the person gave it
+        lately, or just now. The page posts the same form again."""
+        parts, token = self.parts, self.parts.access_control.cookie.read(self.http) or ""
+        password = self.form.text(PASSWORD_FIELD, PASSWORD_CHARACTERS_MAX)
+        problem = ""
+        if password:
+            try:
+                await parts.sign_in.confirm(self.person.email, password, address_of(self.http), token)
+                return None
+            except NotAuthenticated:
+                problem = "The password is wrong."
+        elif await self.read(sessions.is_confirmed, token, parts.confirm_seconds):
+            return None
+        own = (PASSWORD_FIELD, TOKEN_FIELD, ACCOUNT_FIELD)
+        return self.render(
+            "confirm.html",
+            section="",
+            title="Confirm with your password",
+            http_status=401 if problem else 200,
+            fields=[pair for pair in self.form.fields if pair[0] not in own],
+            problem=problem,
+            action=self.http.url.path,
+        )
 
     def redirect(self, path: str, done: str | None = None) -> ApiResponse:
         """Where the browser goes after an action. `done` names the notice that it shows there."""
@@ -278,7 +304,7 @@ class Pages:
             try:
                 if allowed is None:
                     raise NotAllowed("your grants do not include this")
-                if is_final and (asked := await self._ask_password(opened)) is not None:
+                if is_final and (asked := await opened.ask_password()) is not None:
                     return asked
                 return await handler(opened)
             except RestanteError as error:
@@ -294,31 +320,6 @@ class Pages:
         token = self.parts.access_control.cookie.read(request) or ""
         if not sessions.is_form_token(token, form.text(TOKEN_FIELD, 200)):
             raise NotAllowed("this form does not belong to your session; open the page again")
-
-    async def _ask_password(self, request: ConsoleRequest) -> ApiResponse | None:
-        """The page that asks for the password; None if the person gave it lately, or just now."""
-        parts, token = self.parts, self.parts.access_control.cookie.read(request.http) or ""
-        password = request.form.text(PASSWORD_FIELD, PASSWORD_CHARACTERS_MAX)
-        problem = ""
-        if password:
-            try:
-                await parts.sign_in.confirm(request.person.email, password, address_of(request.http), token)
-                return None
-            except NotAuthenticated:
-                problem = "The password is wrong."
-        elif await request.read(sessions.is_confirmed, token, parts.confirm_seconds):
-            return None
-        own = (PASSWORD_FIELD, TOKEN_FIELD, ACCOUNT_FIELD)
-        fields = [pair for pair in request.form.fields if pair[0] not in own]
-        return request.render(
-            "confirm.html",
-            section="",
-            title="Confirm with your password",
-            http_status=401 if problem else 200,
-            fields=fields,
-            problem=problem,
-            action=request.http.url.path,
-        )
 
 
 class ConsoleFormat(ResponseFormat):

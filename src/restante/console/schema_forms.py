@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from restante.console.forms import Form
-from restante.core.decoding import DIGITS
+from restante.core.decoding import DIGITS, INT64_MAX
 from restante.core.errors import BadInput
 
 _SIMPLE = ("string", "integer", "number", "boolean")
@@ -120,8 +120,8 @@ def _attributes(own: Mapping[str, Any]) -> dict[str, str]:
 
 def _help(own: Mapping[str, Any]) -> str:
     parts = [str(own["description"])] if "description" in own else []
-    if "minimum" in own or "maximum" in own:
-        parts.append(f"from {own.get('minimum', '–')} to {own.get('maximum', '–')}")
+    if "minimum" in own and "maximum" in own and own["maximum"] < INT64_MAX:
+        parts.append(f"from {own['minimum']} to {own['maximum']}")
     if own.get("type") == "array":
         parts.append("one on each line" if _is_plain_list(own) else "a JSON list")
     elif own.get("type") not in _SIMPLE and "enum" not in own:

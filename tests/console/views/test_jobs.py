@@ -2,8 +2,10 @@
 
 from restante.jobs import jobs
 from restante.jobs.jobs import find
+from restante.updates.devices import devices
 from tests.console.console_server import RETRY_FIELDS as FIELDS
 from tests.console.console_server import ConsoleServer, eventually, run_job
+from tests.identity.people_and_devices import PASSWORD
 
 
 def test_dry_run_counts_and_changes_nothing_then_the_job_runs_once(server: ConsoleServer) -> None:
@@ -13,7 +15,7 @@ def test_dry_run_counts_and_changes_nothing_then_the_job_runs_once(server: Conso
     with server.client("fleet") as fleet:
         shown = fleet.post("/console/jobs/new", **FIELDS, **selected, step="dry-run")
         assert shown.status_code == 200
-        assert "retry would act on 3 outbox" in shown.text
+        assert "retry would act on 3 outbox rows" in shown.text
         assert (
             f'href="/console/outbox/{rows[0]}"' in fleet.get(f"/console/outbox?device={device_id}&status=FAILED").text
         )
@@ -58,6 +60,20 @@ def test_filter_is_required_unless_everything_is_meant(server: ConsoleServer) ->
         assert "device_id" in wrong.text
         assert fleet.post("/console/jobs/new", target="outbox", action="burn", step="dry-run").status_code == 400
         assert fleet.post("/console/jobs/new", target="moon", action="retry", step="dry-run").status_code == 404
+
+
+def test_bulk_revocation_asks_for_the_password_again(server: ConsoleServer) -> None:
+    device_id = server.add_device("bulk-revoked")
+    fields = {"target": "devices", "action": "revoke", "filter.name": "bulk-revoked", "step": "run", "key": "k" * 20}
+    with server.client("fleet") as fleet:
+        page = fleet.get("/console/devices?name=bulk-revoked").text
+        assert 'href="/console/jobs/new?target=devices&amp;filter.name=bulk-revoked"' in page
+        server.outdate_password(fleet.session)
+        assert "This cannot be undone" in fleet.post("/console/jobs/new", **fields).text
+        done = fleet.post("/console/jobs/new", **fields, confirm_password=PASSWORD)
+        job_id = done.headers["location"].partition("?")[0].rpartition("/")[2]
+    server.live.wait_until(lambda: server.database.read_now(find, job_id)["state"] == "done")
+    assert server.database.read_now(devices.get, device_id).status == "revoked"
 
 
 def test_job_does_not_exist_for_people_outside_its_scope(server: ConsoleServer) -> None:

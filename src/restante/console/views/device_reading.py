@@ -3,9 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass
 
-import msgspec
-
-from restante.console.diffs import DiffLine, diff_lines
+from restante.console.diffs import DiffLine, diff_lines, json_diff_lines
 from restante.core.errors import NotFound
 from restante.database.connection import Connection
 from restante.database.paging import PageRequest
@@ -107,7 +105,7 @@ def config_change(conn: Connection, user_id: int, device_id: int, version: int, 
         after,
         against,
         newest,
-        diff_lines("" if before is None else _indented(before), _indented(after)),
+        json_diff_lines(None if before is None else bytes(before.installs), bytes(after.installs)),
         diff_lines("" if before is None else before.after_update_script or "", after.after_update_script or ""),
     )
 
@@ -133,7 +131,3 @@ def _versions(conn: Connection, device: Device, newest: int) -> list[ConfigVersi
     """The newest versions, newest first."""
     window = PageRequest(VERSIONS_SHOWN, max(newest - VERSIONS_SHOWN, 0))
     return install_configs.history(conn, device.user_id, device.id, window).items[::-1]
-
-
-def _indented(version: ConfigVersionDetail) -> str:
-    return msgspec.json.format(bytes(version.installs), indent=2).decode()

@@ -110,7 +110,6 @@ class FleetPages(PageSet):
             http_status=200 if error is None else error.status,
             rows=[with_last_poll(row, self._presence) for row in page.items],
             next=page.next,
-            is_first=after is None,
             fields=fields,
             chips=_chips(fields, counts),
             found=count_text(found),

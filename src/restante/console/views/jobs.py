@@ -6,6 +6,7 @@ protocol that registers an action needs no page of its own.
 import secrets
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -33,6 +34,12 @@ from restante.web.routes import Route
 PATH = "/jobs"
 FILTER, PARAMS = "filter.", "params."
 JOBS_NOTICED = 100
+# Actions that cannot be undone: the person gives the password again.
+FINAL_ACTIONS = frozenset([("devices", "revoke")])
+# What the rows of a target are called.
+ROWS_OF = {"outbox": "outbox rows"}
+# Fields of the form that belong to one step of it.
+_STEP_FIELDS = ("form_token", "step", "key", "confirm_password", "confirm_account")
 
 Change = Callable[[Connection, JobActions, str, str], Row]
 
@@ -105,6 +112,9 @@ class JobPages(PageSet):
         form = request.form
         try:
             wanted = self._job_request(request, form)
+            is_final = (wanted.action.target.name, wanted.action.name) in FINAL_ACTIONS
+            if form.text("step") == "run" and is_final and (asked := await request.ask_password()) is not None:
+                return asked
             if form.text("step") != "run":
                 return self._form(request, form, result=await request.read(jobs.dry_run, wanted))
             once = IdempotentRequest(request.actor, idempotency.checked_key(form.text("key", 100)), form_digest(form))
@@ -217,10 +227,11 @@ class JobPages(PageSet):
         return request.render(
             "jobs/new.html",
             section="jobs",
-            title=f"Act on {target.name}",
+            title=f"Act on {ROWS_OF.get(target.name, target.name)}",
+            rows_name=ROWS_OF.get(target.name, target.name),
             http_status=200 if problem is None else problem.status,
             target=target.name,
-            actions=[(each.name, each.name == (action.name if action else "")) for each in actions],
+            actions=[(each.name, _form_path(form, each.name), each is action) for each in actions],
             action=action.name if action else "",
             filter_fields=fields_of(object_schema(target.filter_type), filters, wrong, FILTER),
             param_fields=[] if action is None else fields_of(object_schema(action.params_type), params, wrong, PARAMS),
@@ -231,7 +242,7 @@ class JobPages(PageSet):
             problem="" if problem is None else problem.message,
             result=result,
             sample=[] if result is None else [msgspec.json.encode(each).decode() for each in result.sample],
-            fields=[pair for pair in form.fields if pair[0] not in ("form_token", "step", "key")],
+            fields=[pair for pair in form.fields if pair[0] not in _STEP_FIELDS],
             key=secrets.token_hex(16),
         )
 
@@ -243,13 +254,19 @@ def percent_of(job: JobView) -> int:
 
 
 def form_digest(form: Form) -> bytes:
-    """What distinguishes two forms: their fields, without the token of the session."""
-    return repr(sorted(pair for pair in form.fields if pair[0] != "form_token")).encode()
+    """What distinguishes two forms: their fields, without those of one step."""
+    return repr(sorted(pair for pair in form.fields if pair[0] not in _STEP_FIELDS)).encode()
 
 
 def filter_query(fields: dict[str, str]) -> list[tuple[str, str]]:
     """The filter of a list, as parameters of the page for a new job."""
     return [(FILTER + name, value) for name, value in fields.items()]
+
+
+def _form_path(form: Form, action: str) -> str:
+    """The page of another action on the same rows."""
+    kept = [(name, value) for name, value in form.fields if name.startswith(FILTER) and value.strip()]
+    return f"{ROOT}{PATH}/new?{urlencode([('target', form.text('target')), ('action', action), *kept])}"
 
 
 def _given(form: Form, prefix: str) -> dict[str, str]:

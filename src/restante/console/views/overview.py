@@ -17,7 +17,7 @@ from restante.web.routes import Route
 SEARCH_CHARACTERS_MAX = 200
 ATTENTION_SECONDS = 1.0
 ATTENTION_KEPT_MAX = 1000
-_ORDER = ("away", "failed", "problem", "errored", "stuck", "overdue", "expiring", "waiting")
+_ORDER = ("away", "failed", "problem", "errored", "stuck", "overdue", "expiring", "paused", "waiting")
 
 
 class OverviewPages(PageSet):

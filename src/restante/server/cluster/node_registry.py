@@ -74,7 +74,8 @@ class NodeRegistry:
                 await asyncio.shield(self._database.write(remove, self._identity().name))
 
 
-def beat(conn: Connection, identity: NodeIdentity, load: NodeLoad) -> None:
+def beat(conn: Connection, identity: NodeIdentity, load: NodeLoad, ago_ms: int = 0) -> None:
+    """Say that the node runs, or ran so long ago."""
     conn.run(
         SQL.beat,
         name=identity.name,
@@ -83,7 +84,7 @@ def beat(conn: Connection, identity: NodeIdentity, load: NodeLoad) -> None:
         roles=identity.roles,
         version=identity.version,
         started_at=identity.started_at,
-        now_ms=conn.now_ms,
+        now_ms=conn.now_ms - ago_ms,
         load=msgspec.json.encode(load).decode(),
     )
     conn.run(SQL.remove_old, before_ms=conn.now_ms - KEPT_MS)
