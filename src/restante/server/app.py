@@ -74,6 +74,7 @@ from restante.web.access import AccessControl
 from restante.web.application import build_application
 from restante.web.client_cert import ClientCertificates
 from restante.web.component import Component, MetricSample, Service
+from restante.web.origin import Senders
 from restante.web.routes import Route
 
 log = structlog.get_logger()
@@ -121,6 +122,7 @@ class Node:
             self.client_certificates,
             scopes_needed(settings),
             settings.public_url,
+            Senders(self.client_certificates.is_trusted, settings.forwarded_header),
         )
         self.outbox = OutboxComponent(database, settings)
         self.redis = RedisComponent(settings.redis_url, database, master_key)

@@ -27,6 +27,7 @@ from restante.identity.devices.device_tokens import DeviceTokens
 from restante.identity.grants import ALL_IDS, AllowedIds, Area, Role
 from restante.identity.people import sessions
 from restante.web.client_cert import ClientCertificates
+from restante.web.origin import DIRECT, Senders
 from restante.web.routes import Access
 
 SESSION_COOKIE = "restante_session"
@@ -110,7 +111,9 @@ class AccessControl:
         client_certificates: ClientCertificates | None = None,
         scopes_needed: Mapping[Access, tuple[str, ...]] = SCOPES_NEEDED,
         public_url: str | None = None,
+        senders: Senders = DIRECT,
     ) -> None:
+        self.senders = senders
         self.cookie = SessionCookie(public_url)
         self._public_origin = None if public_url is None else _origin(public_url)
         self._database = database

@@ -121,6 +121,11 @@ class ServerSettings:
         NetworkList(),
         "Proxies that terminate TLS: only their `Client-Cert` header is trusted.",
     ] = _NO_NETWORKS
+    forwarded_header: Annotated[
+        Literal["none", "x-forwarded-for", "forwarded"],
+        Choice(("none", "x-forwarded-for", "forwarded")),
+        "The header in which `trusted_proxies` name the address of a sender. Only if the proxy writes it itself.",
+    ] = "none"
     mtls_url: Annotated[
         str | None, PublicUrl(), "The URL for clients with certificates, if it is not the public URL."
     ] = None
