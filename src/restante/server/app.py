@@ -82,7 +82,7 @@ log = structlog.get_logger()
 _COMPACT = "VACUUM;\nPRAGMA wal_checkpoint(TRUNCATE);\n"
 
 CLOSE_SECONDS = 10.0
-HANGING_CLOSE_SECONDS = 0.25
+HANGING_CLOSE_SECONDS = 0.1
 
 
 class Node:
