@@ -146,7 +146,9 @@ class _FastLaneProtocol(BoundedHttpProtocol):
         verdict = self._verdict
         if verdict is None:
             address = transport.get_extra_info("peername")
-            verdict = self.enter(address[0] if address else "", transport.get_extra_info("socket").fileno())
+            needs_descriptor = shared.limits.needs_descriptor()
+            descriptor = transport.get_extra_info("socket").fileno() if needs_descriptor else 0
+            verdict = self.enter(address[0] if address else "", descriptor)
         self.due = self._first_due = time.monotonic() + shared.header_seconds
         if verdict is not Verdict.admitted:
             self._is_refused = True
@@ -217,7 +219,7 @@ class _FastLaneProtocol(BoundedHttpProtocol):
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.due = REMOVED
+        self.shared.deadlines.remove(self)
         self.leave()
         if self._owner is not None:
             owner, self._owner = self._owner, None
