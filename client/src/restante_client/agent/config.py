@@ -70,7 +70,7 @@ class AgentConfig(Section, frozen=True, kw_only=True):
 def load(file: Path, kind: type[C]) -> C:
     """Read a file, or raise `ConfigError`."""
     try:
-        return decode(_parse(file), kind)
+        return decode(read_toml(file), kind)
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from None
     except ConfigError as error:
@@ -106,7 +106,8 @@ def markdown(kind: type[Section]) -> str:
     return "\n".join(["| field | default | meaning |", "|---|---|---|", *rows]) + "\n"
 
 
-def _parse(file: Path) -> dict[str, Any]:
+def read_toml(file: Path) -> dict[str, Any]:
+    """The tables of a TOML file. Raises `OSError`, or `ConfigError` if it is not TOML."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:

@@ -39,7 +39,18 @@ class ProgramEntry(NamedTuple):
 
 
 # One entry for each program: its name, and the module that is imported when it is started.
-PROGRAMS: dict[str, ProgramEntry] = {}
+PROGRAMS: dict[str, ProgramEntry] = {
+    "collector": ProgramEntry(
+        "restante_client.agent.collector.program",
+        "CollectorProgram",
+        "carry out edge commands on the miners of a site, and report what they measure",
+    ),
+    "receiver": ProgramEntry(
+        "restante_client.agent.receiver.program",
+        "ReceiverProgram",
+        "receive event tokens and deliver them to a program, a webhook or a table",
+    ),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

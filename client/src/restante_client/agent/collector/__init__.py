@@ -1,1 +1,1 @@
-"""The collector program: carries out edge commands on the miners of a local inventory, and reports what they measure."""
+"""The collector program: carries out edge commands on the miners of a local inventory, and reports on them."""

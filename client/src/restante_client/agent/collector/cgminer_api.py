@@ -1,11 +1,11 @@
-"""The CGMiner API: one JSON request for each TCP connection, one JSON reply that ends with a NUL byte or the connection.
+"""The CGMiner API: one JSON request per TCP connection, one JSON reply that ends with a NUL byte or the connection.
 
     {"command": "switchpool", "parameter": "1"}  ─▶  {"STATUS": [{"STATUS": "S", "Code": 27, "Msg": "…"}], …, "id": 1}
 
 `restart` and `quit` have no status: the reply is the text RESTART or BYE, often not JSON, or the connection just ends.
 
-Firmware in the field sends NUL bytes within the text, control characters in strings, and objects without a comma between
-them (`}{`). All of that is read.
+Firmware in the field sends NUL bytes within the text, control characters in strings, and objects without a comma
+between them (`}{`). All of that is read.
 """
 
 from __future__ import annotations

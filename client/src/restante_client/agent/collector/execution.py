@@ -149,14 +149,16 @@ class CommandExecutor:
         log.info("command executed", extra={"agent_fields": {"miner_id": miner.id, "type": command.command_type}})
         return _outcome(miner, SUCCEEDED, "0", message, before, after)
 
-    def _back(self, miner: Miner) -> Reading:
-        """Wait until the miner answers again after a restart."""
+    def _back(self, miner: Miner) -> Optional[Reading]:
+        """Wait until the miner answers again after a restart. None if the program stops meanwhile."""
         end = time.monotonic() + self._back_seconds
         while True:
             try:
                 return miner.driver.read()
             except (MinerUnreachable, NoAnswer) as error:
-                if time.monotonic() >= end or self._pause(BACK_POLL_SECONDS):
+                if self._pause(BACK_POLL_SECONDS):
+                    return None
+                if time.monotonic() >= end:
                     raise NotBack(f"it accepted the restart and does not answer since: {error}") from None
 
 

@@ -37,7 +37,7 @@ class MinerEntry(Section, frozen=True, kw_only=True):
     operations: Annotated[
         dict[str, str],
         Meta(description='Other spellings for this miner: `fan = "ascset|0,fan-spd,{value}"`; `""` for none.'),
-    ] = {}
+    ] = msgspec.field(default_factory=dict)
 
 
 class InventoryFile(Section, frozen=True, kw_only=True):
