@@ -57,6 +57,8 @@ class SimulatedMiner:
     executed: list[tuple[str, str]] = field(default_factory=list)
     is_failed: bool = False
     restart_seconds: float = 0.0
+    # A test sets this instead of waiting until the miner has this temperature.
+    held_temperature: Optional[float] = None
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)  # noqa: S311
@@ -73,6 +75,8 @@ class SimulatedMiner:
         final = self._final_temperature()
         noise = self._random.uniform(-NOISE, NOISE) * (1 - left)
         self.temperature = final + (self.temperature - final) * left + noise
+        if self.held_temperature is not None:
+            self.temperature = self.held_temperature
         if self.temperature >= FAILURE_TEMPERATURE:
             self.is_failed = True
         elif self.is_failed and self.temperature <= RECOVERY_TEMPERATURE:
@@ -244,7 +248,7 @@ class SimulatedMinerServer:
 
         self._server = Server(("127.0.0.1", port), Handler)
         self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
 
     def __enter__(self) -> SimulatedMinerServer:
         self._thread.start()
