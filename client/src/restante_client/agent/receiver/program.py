@@ -41,7 +41,7 @@ class SinkConfig(Section, frozen=True, kw_only=True):
     command: Annotated[
         list[str], Meta(description="`executable`: the program, with an absolute path, and its arguments.")
     ] = msgspec.field(default_factory=list)
-    url: Annotated[Optional[str], Meta(pattern=r"^https?://[^/\s]+", description="`webhook`: the address.")] = None
+    url: Annotated[Optional[str], Meta(description="`webhook`: the address.")] = None
     authorization_file: Annotated[
         Optional[str], Meta(description="`webhook`: a file with the value of the header `Authorization`.")
     ] = None
@@ -96,8 +96,8 @@ class ReceiverConfig(AgentConfig, frozen=True, kw_only=True):
         sink = self.sink
         if sink.kind == "executable" and not (sink.command and sink.command[0].startswith("/")):
             yield "sink.command", "a list that begins with the absolute path of a program"
-        if sink.kind == "webhook" and sink.url is None:
-            yield "sink.url", "the address of the webhook"
+        if sink.kind == "webhook" and not (sink.url or "").startswith(("https://", "http://")):
+            yield "sink.url", "the address of the webhook: https://…"
         if sink.kind == "sqlite" and sink.file is None:
             yield "sink.file", "the database file"
 
