@@ -295,6 +295,19 @@ def test_older_served_message_does_not_cover_a_newer_change(cluster: SimulatedCl
     assert cluster.served_by == ["south"]
 
 
+def test_change_that_arrives_after_it_was_served_is_not_claimed_again(cluster: SimulatedCluster) -> None:
+    node = cluster.nodes["south"]
+    node.add_waiter()
+    node.handle_message(SiteServed(SITE, 7), "east")
+    node.changed_elsewhere(SITE, 7, "east")
+    cluster.pass_time()
+    assert node.claims == 0
+    # A newer change is not covered.
+    node.changed_elsewhere(SITE, 8, "east")
+    cluster.pass_time()
+    assert node.claims == 1
+
+
 def test_rejoining_node_learns_where_waiters_are(cluster: SimulatedCluster) -> None:
     east = cluster.nodes["east"]
     for site_id in range(1, SITES_AT_ONCE + 2):
