@@ -174,6 +174,7 @@ class WakeCoordinator(SiteWaiters[Waiter]):
         candidates = self._others.get(site_id, set()) | ({self._node} if is_waiting else set())
         to = to or (choose_node(candidates, commit_id) if candidates else "")
         if to == self._node:
+            self._stop_expecting(site_id, commit_id)
             if not self.wake(site_id):
                 self.pass_on(site_id)
         elif is_waiting and not self._is_served(site_id, commit_id):
@@ -271,13 +272,16 @@ class WakeCoordinator(SiteWaiters[Waiter]):
         self._send(NoWaiters())
 
     def _handle_served(self, site_id: int, commit_id: int) -> None:
-        expected = self._expected.get(site_id)
-        if expected is not None and expected.commit_id <= commit_id:
-            del self._expected[site_id]
+        self._stop_expecting(site_id, commit_id)
         if commit_id > self._served.get(site_id, NO_COMMIT):
             if len(self._served) >= SITES_MAX:
                 self._served.clear()
             self._served[site_id] = commit_id
+
+    def _stop_expecting(self, site_id: int, commit_id: int) -> None:
+        expected = self._expected.get(site_id)
+        if expected is not None and expected.commit_id <= commit_id:
+            del self._expected[site_id]
 
     def _is_served(self, site_id: int, commit_id: int) -> bool:
         return NO_COMMIT < commit_id <= self._served.get(site_id, NO_COMMIT)
