@@ -159,13 +159,17 @@ class Node:
             events.poll,
             shared_signals_options(settings),
         )
+        self.client_access = ClientAccessComponent(
+            database, self.client_certificates, access, self.signing.rotation.make_missing
+        )
+        self.access_control.report_refusals_to(self.client_access.refusals.record_token)
         return [
             self.outbox,
             self.updates,
             self.redis,
             self.identity,
             self.commands,
-            ClientAccessComponent(database, self.client_certificates, access, self.signing.rotation.make_missing),
+            self.client_access,
             self.events,
             self.signing,
             self.push,
