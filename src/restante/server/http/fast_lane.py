@@ -120,6 +120,8 @@ class _FastLaneProtocol(BoundedHttpProtocol):
     _verdict: Verdict | None = None  # about this connection, while it is counted
     _first_due = 0.0
     _is_idle = True  # between two requests, without the state of uvicorn's protocol
+    _deferred_request = b""  # a fast request whose handler has not decided yet whether it serves it
+    _is_deferred = False
     _partial_request = b""  # a fast request whose body is incomplete
     _pipelined = b""  # bytes after a fast request that has no response yet
     _owner: WaitOwner | None = None
@@ -253,8 +255,28 @@ class _FastLaneProtocol(BoundedHttpProtocol):
         data = response_bytes(response, self.shared.current_date_line())
         self._write(closing(data) if self._closes else data)
 
+    def defer(self) -> None:
+        self._is_deferred = True
+
+    def accept(self) -> None:
+        self._is_deferred, self._deferred_request = False, b""
+        self.shared.fast_requests += 1
+
+    def pass_on(self) -> None:
+        data, self._deferred_request = self._deferred_request, b""
+        self._is_deferred = self._is_awaiting_response = self._closes = False
+        if self.due == REMOVED:
+            return
+        self._pass_to_uvicorn(data)
+        if self.shared.is_closing:
+            self.shutdown()
+        elif self._pipelined:
+            self._read_pipelined()
+
     def wait(self, owner: WaitOwner, parked: Any, seconds: float) -> None:
-        if self._is_awaiting_response:
+        if self.due == REMOVED:  # the client disconnected while the handler decided
+            owner.disconnect(parked)
+        elif self._is_awaiting_response:
             self._owner, self._parked = owner, parked
             self.due = time.monotonic() + seconds
             self.shared.deadlines.watch(self)
@@ -286,9 +308,12 @@ class _FastLaneProtocol(BoundedHttpProtocol):
         if shared.is_closing or self._closes:
             self._close_after_response()
         elif self._pipelined:
-            pipelined, self._pipelined = self._pipelined, b""
-            self.transport.resume_reading()
-            self.data_received(pipelined)
+            self._read_pipelined()
+
+    def _read_pipelined(self) -> None:
+        pipelined, self._pipelined = self._pipelined, b""
+        self.transport.resume_reading()
+        self.data_received(pipelined)
 
     def _close_after_response(self) -> None:
         # The deadline stays: a client that does not read its response keeps the connection no longer than that.
@@ -324,7 +349,10 @@ class _FastLaneProtocol(BoundedHttpProtocol):
         self._is_awaiting_response = True
         self.due = NEVER
         if handler(query, headers, self):
-            shared.fast_requests += 1
+            if self._is_deferred:
+                self._deferred_request = data
+            else:
+                shared.fast_requests += 1
             return True
         self._is_awaiting_response = self._closes = False
         return False
