@@ -73,7 +73,7 @@ def ack_before_execution(crash: CrashOnce) -> None:
         crash.pass_by()
         execute(command)
 
-    BlockingCollectorClient.carry_out = blocking(acknowledge_first)  # type: ignore[method-assign]
+    BlockingCollectorClient.carry_out = blocking(acknowledge_first)
 
 
 def execution_not_recorded(crash: CrashOnce) -> None:
