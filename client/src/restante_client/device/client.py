@@ -20,7 +20,7 @@ from typing import Any, Callable, Optional, TypeVar, Union
 
 import msgspec
 
-from restante_client.calls import TIMEOUT_SECONDS, decode
+from restante_client.calls import PAUSE_SECONDS_MAX, TIMEOUT_SECONDS, decode
 from restante_client.clients import BlockingClient, Client, blocking_runtime
 from restante_client.device.bundles import OpenedBundle, open_bundle
 from restante_client.device.models import (
@@ -409,4 +409,4 @@ def _data(response: Response, kind: type[T]) -> T:
 
 def _interval(response: Response) -> Optional[float]:
     text = response.headers.get("X-Poll-Interval", "")
-    return float(text) if text.isascii() and text.isdigit() else None
+    return min(float(text), PAUSE_SECONDS_MAX) if text.isascii() and text.isdigit() else None
