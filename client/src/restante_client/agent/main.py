@@ -39,7 +39,13 @@ class ProgramEntry(NamedTuple):
 
 
 # One entry for each program: its name, and the module that is imported when it is started.
-PROGRAMS: dict[str, ProgramEntry] = {}
+PROGRAMS = {
+    "device": ProgramEntry(
+        "restante_client.agent.device.program",
+        "DeviceProgram",
+        "install what the server says: files, certificates, trusted authorities",
+    ),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
