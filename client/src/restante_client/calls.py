@@ -34,7 +34,8 @@ from restante_client.runtime import Response, Runtime
 
 T = TypeVar("T")
 
-USER_AGENT = "restante-client/0.1.0"
+CLIENT_VERSION = "0.1.0"
+USER_AGENT = f"restante-client/{CLIENT_VERSION}"
 TIMEOUT_SECONDS = 30.0
 MESSAGE_MAX = 500
 # No header of a server makes a client wait longer.
