@@ -39,7 +39,12 @@ class ProgramEntry(NamedTuple):
 
 
 # One entry for each program: its name, and the module that is imported when it is started.
-PROGRAMS: dict[str, ProgramEntry] = {
+PROGRAMS = {
+    "device": ProgramEntry(
+        "restante_client.agent.device.program",
+        "DeviceProgram",
+        "install what the server says: files, certificates, trusted authorities",
+    ),
     "collector": ProgramEntry(
         "restante_client.agent.collector.program",
         "CollectorProgram",

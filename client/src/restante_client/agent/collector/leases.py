@@ -15,7 +15,7 @@ from restante_client.errors import ResponseError, RestanteError, Unavailable
 from restante_client.runtime import steady_seconds
 
 CHECK_SECONDS = 1.0
-EXTENSION_SECONDS = 60
+LEASE_SECONDS = 60
 
 Extend = Callable[[Command, int], None]
 
@@ -27,6 +27,9 @@ class Lease:
         self.command = command
         self.ends = steady_seconds() + command.lease_seconds_left
         self.extend_at = steady_seconds() + command.lease_seconds_left / 2
+        # As long as the lease was: a crash then delays the command no longer than without the extension.
+        found = command.fields.get("lease_duration_sec")
+        self.extension_seconds = found if isinstance(found, int) and 1 <= found <= 3600 else LEASE_SECONDS
         self.is_lost = False
 
     def is_held(self) -> bool:
@@ -64,11 +67,11 @@ class LeaseKeeper:
     def _extend_one(self, lease: Lease) -> None:
         now = steady_seconds()
         try:
-            self._extend(lease.command, EXTENSION_SECONDS)
+            self._extend(lease.command, lease.extension_seconds)
         except RestanteError as error:
             if isinstance(error, ResponseError) and not isinstance(error, Unavailable):
                 lease.is_lost = True
             self._log.warning("lease not extended", command_id=lease.command.command_id, reason=str(error))
             return
         # Counted from before the request: the server's time is at least as late.
-        lease.ends, lease.extend_at = now + EXTENSION_SECONDS, now + EXTENSION_SECONDS / 2
+        lease.ends, lease.extend_at = now + lease.extension_seconds, now + lease.extension_seconds / 2
