@@ -1,6 +1,7 @@
 # make run    install and serve on 127.0.0.1:8080, data in ./data
 # make test   install what the tests need, then run all checks and tests
-# make faults kill and stop every part of a cluster thirty times under load, and check the results: half an hour
+# make faults kill and stop every part of a cluster thirty times under load, and clients with their servers a hundred
+#             times, and check the results: three quarters of an hour
 # make mutants plant known bugs in a copy of the source, one at a time, and check that the tests find each: ten minutes
 # make attacks send 24,000 mutated requests to both HTTP protocols and compare the responses: two minutes
 # make check  quick checks: format, lint, types, import contracts, fast tests
@@ -55,6 +56,7 @@ faults: install-test
 	RESTANTE_FAULT_KILLS=30 RESTANTE_FAULT_STOPS=30 RESTANTE_FAULT_BACK_SECONDS=3 \
 		$(BIN)/pytest -q tests/faults/nodes/test_kill.py tests/faults/nodes/test_paused_dispatchers.py tests/faults/nodes/test_failover.py \
 		tests/faults/commands/test_kill.py tests/faults/events/test_kill.py tests/faults/push/test_kill.py -k "not found"
+	RESTANTE_CLIENT_KILLS=100 $(BIN)/pytest -q tests/faults/clients -k "not found"
 
 # The bugs are in tests/mutants. `make test` only checks that they still fit the source.
 mutants: install-test

@@ -110,7 +110,7 @@ async def _collect(port: int, tokens: list[str], pairs: int) -> float:
     return pairs / seconds
 
 
-def _server_command(folder: DataFolder, port: int) -> list[str]:
+def server_command(folder: DataFolder, port: int) -> list[str]:
     return serve_command(folder.path, port, "--command-rate-limits", "default=1000000/60", "--log-level", "error")
 
 
@@ -120,7 +120,7 @@ def pairs_over_http() -> dict[str, float]:
         direct = edge_data.prepare(Path(name) / "direct", SITES, PAIRS // SITES + 200)
         port = free_port()
         signed = {"ENABLE_COMMAND_SIGNATURE": "true"}
-        with pinned(SERVER_CORE, _server_command(http.folder, port), port, signed, Path(name) / "log"):
+        with pinned(SERVER_CORE, server_command(http.folder, port), port, signed, Path(name) / "log"):
             os.sched_setaffinity(0, {int(CLIENT_CORE)})
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(_collect(port, http.tokens, 2000))
@@ -223,7 +223,7 @@ def idle_poll() -> dict[str, float]:
         ratios, ours, theirs = [], [], []
         with (
             nginx(Path(name), body) as reference,
-            pinned(SERVER_CORE, _server_command(edge.folder, port), port, log=Path(name) / "log"),
+            pinned(SERVER_CORE, server_command(edge.folder, port), port, log=Path(name) / "log"),
         ):
             requests_per_second(port, token_file, 2, path)
             for _ in range(ROUNDS):

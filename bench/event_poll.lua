@@ -1,8 +1,10 @@
 -- wrk script: event polls that do not wait, each with the next token of the file TOKENS and its own interaction id.
+-- With CLOSING each one has its own connection.
 local heads = {}
 local number = 0
 local body = '{"returnImmediately":true}'
-local tail = "\r\nContent-Type: application/json\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body
+local closing = os.getenv("CLOSING") and "\r\nConnection: close" or ""
+local tail = closing .. "\r\nContent-Type: application/json\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body
 
 function init(_)
   local path = os.getenv("POLL_PATH")

@@ -93,7 +93,7 @@ async def _fetch_all(port: int, tokens: list[str], events: int) -> float:
     return events / seconds
 
 
-def _server_command(folder: DataFolder, port: int) -> list[str]:
+def server_command(folder: DataFolder, port: int) -> list[str]:
     no_rate_limit = ("--events-poll-rate-per-second", "100000", "--events-poll-burst", "1000000")
     return serve_command(folder.path, port, "--log-level", "error", *no_rate_limit)
 
@@ -105,7 +105,7 @@ def fetched_over_http() -> dict[str, float]:
         http = event_data.prepare(Path(name) / "http", CLIENTS, EVENTS_PER_CLIENT)
         direct = event_data.prepare(Path(name) / "direct", CLIENTS, EVENTS_PER_CLIENT)
         port = free_port()
-        with pinned(SERVER_CORE, _server_command(http.folder, port), port, log=Path(name) / "log"):
+        with pinned(SERVER_CORE, server_command(http.folder, port), port, log=Path(name) / "log"):
             os.sched_setaffinity(0, {int(CLIENT_CORE)})
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 over_http = runner.run(_fetch_all(port, http.tokens, events))
@@ -225,7 +225,7 @@ def idle_poll(clients: int = 1_000) -> dict[str, float]:
         ratios, ours, theirs = [], [], []
         with (
             nginx(Path(name), '{"sets":{},"moreAvailable":false}') as reference,
-            pinned(SERVER_CORE, _server_command(data.folder, port), port, log=Path(name) / "log"),
+            pinned(SERVER_CORE, server_command(data.folder, port), port, log=Path(name) / "log"),
         ):
             requests_per_second(port, token_file, 3, PATH, script="event_poll.lua")
             for _ in range(ROUNDS):

@@ -26,6 +26,13 @@ def cpu_seconds(pids: Iterable[int], *, with_ended_children: bool = False) -> fl
     return sum(sum(map(int, process_stat(pid)[11:end])) for pid in pids) / os.sysconf("SC_CLK_TCK")
 
 
+def scheduled_seconds(pid: int) -> float:
+    """The CPU time that the threads of the process have used, more precise than `cpu_seconds`. Threads that have ended
+    do not count."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
+
 def process_stat(pid: int) -> list[str]:
     """The fields of /proc/PID/stat after the name of the program."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -42,7 +42,7 @@ from tests.faults.server_process import TIMEOUT_SECONDS, prepare_data, running_s
 
 COLLECTOR_PAGE = DOCS / "edge-commands.md"
 OPERATOR_PAGE = DOCS / "edge-operations.md"
-VECTORS = json.loads((DOCS / "command-signature-vectors.json").read_text(encoding="utf-8"))
+VECTORS = json.loads((REPOSITORY / "vectors" / "command-signatures.json").read_text(encoding="utf-8"))
 ADMIN = "/api/edge/v1/admin"
 # Errors of the other protocols and of the server itself.
 OTHER_PACKAGES = ("restante.updates", "restante.events", "restante.server")

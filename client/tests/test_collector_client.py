@@ -10,52 +10,17 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
+from edge_script import NOW, OK, OLD_SECRET, SECRET, acks, command, polled, refusal, reply
 from flavours import InLoop, QuickAsyncRuntime, QuickBlockingRuntime
 from scripted_server import Lost, Reply, ScriptedServer
 
 from restante_client import BlockingCollectorClient, CollectorClient, CollectorOptions, Command, Result
-from restante_client.collector.signatures import SIG_VERSION, SIGNED_FIELDS, is_genuine, sign
+from restante_client.collector.signatures import sign
 from restante_client.errors import Conflict, StateError, Unauthorized, Unavailable, Unreachable
 
-SECRET = "5e" * 32
-OLD_SECRET = "0d" * 32
-NOW = "2026-01-18T10:00:00Z"
 OPTIONS = CollectorOptions(secrets=[SECRET])
-OK = {"status": "ok"}
 
 MakeCollector = Callable[..., Any]
-
-
-def reply(body: Any, status: int = 200, **headers: str) -> Reply:
-    return Reply(status, json.dumps(body).encode(), {name.replace("_", "-"): value for name, value in headers.items()})
-
-
-def refusal(status: int, code: str, **headers: str) -> Reply:
-    return reply({"error": code, "message": "no"}, status, **headers)
-
-
-def command(number: int = 1, attempt: int = 1, secret: str = SECRET, **changed: Any) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "command_id": f"cmd_{number}",
-        "site_id": 1,
-        "zone_id": 1,
-        "miner_id": 1001,
-        "command_type": "MINER_RESTART",
-        "params": {"reason": "Überhitzung"},
-        "priority": 0,
-        "expires_at": "2026-01-18T11:00:00Z",
-        "dedupe_key": None,
-        "signed_at": NOW,
-        "nonce": f"nonce-{number}-{attempt}",
-        **changed,
-    }
-    signature = sign({name: fields[name] for name in SIGNED_FIELDS}, secret)
-    unsigned = {"attempt": attempt, "lease_until": "2026-01-18T10:01:00Z", "sig_version": SIG_VERSION}
-    return {"signature": signature, **unsigned, **fields}
-
-
-def polled(*commands: dict[str, Any], server_time: str = NOW) -> Reply:
-    return reply({"commands": list(commands), "server_time": server_time})
 
 
 @pytest.fixture(params=["asyncio", "blocking"])
@@ -86,10 +51,6 @@ def make(
 
 def succeed(_command: Command) -> Result:
     return Result(message="done")
-
-
-def acks(server: ScriptedServer) -> list[dict[str, Any]]:
-    return [request.json for request in server.requests if request.path.endswith("/ack")]
 
 
 def carry_out_all(collector: Any, execute: Callable[[Command], Result]) -> None:
@@ -382,14 +343,3 @@ class TestRun:
         collector = make()
         assert "ed_secret" not in repr(collector)
         assert SECRET not in repr(OPTIONS)
-
-
-def test_signature_vectors_hold() -> None:
-    vectors = Path(__file__).parents[2] / "docs" / "command-signature-vectors.json"
-    cases = json.loads(vectors.read_text(encoding="utf-8"))["vectors"]
-    assert cases
-    for case in cases:
-        assert sign(case["command"], case["secret"]) == case["signature"]
-        signed = {**case["command"], "signature": case["signature"], "sig_version": SIG_VERSION}
-        assert is_genuine(signed, [case["secret"]])
-        assert not is_genuine(signed, [OLD_SECRET])

@@ -5,14 +5,16 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from restante.database.connection import Connection
 from restante.database.database import Database
+from restante.database.errors import LockWaitEnded
 from restante.database.queries import Query
 from tests.defaults import new_postgres_engine
 from tests.faults.client import Client, NoResponse, register
@@ -41,12 +43,39 @@ def frozen(node: ServerProcess) -> Iterator[ExitStack]:
         yield stack
 
 
-def wait_for_one(conn: "psycopg.Connection[tuple[int]]", count: bytes) -> None:
-    """Wait until the query counts at least one."""
+def counted(conn: "psycopg.Connection[tuple[int]]", count: bytes) -> int:
+    row = conn.execute(count).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def wait_for(conn: "psycopg.Connection[tuple[int]]", count: bytes, least: int = 1) -> None:
+    """Wait until the query counts at least so many."""
     end = time.monotonic() + TIMEOUT_SECONDS
-    while not (row := conn.execute(count).fetchone()) or not row[0]:
+    while counted(conn, count) < least:
         assert time.monotonic() < end, "never happened"
         time.sleep(0.01)
+
+
+def freeze_in_transaction(
+    stack: ExitStack, node: ServerProcess, url: str, watching: "psycopg.Connection[tuple[int]]"
+) -> ExitStack:
+    """Stop the node while one of its transactions holds the lock of the device."""
+    end = time.monotonic() + TIMEOUT_SECONDS
+    while time.monotonic() < end:
+        with psycopg.connect(url) as holding:
+            # Transactions of the node wait for this one with the statement that locks the device.
+            holding.execute("LOCK TABLE device_update_outbox IN SHARE MODE")
+            wait_for(watching, BLOCKED)
+            freezing = stack.enter_context(frozen(node))
+        # The server runs what it was sent before; then nothing of the node moves any more.
+        while not (is_held := counted(watching, HELD) > 0) and counted(watching, BLOCKED):
+            time.sleep(0.01)
+        if is_held:
+            return freezing
+        # The wait had just ended, and the frozen node does not begin another one.
+        freezing.close()
+    raise AssertionError("never held a lock")
 
 
 def send_until_over(is_over: threading.Event, cluster: Cluster, node: ServerProcess, path: str) -> None:
@@ -75,20 +104,14 @@ def test_device_of_a_frozen_node_is_free_within_seconds(
     cluster = Cluster(tmp_path, postgres, "--roles", "api", url=empty_postgres_url)
     with ExitStack() as stack:
         stack.callback(cluster.end)
-        # With one writer: further transactions of the frozen node that wait for the lock would get it in turn.
-        first, second = cluster.add("--database-writers", "1"), cluster.add()
+        first, second = cluster.add(), cluster.add()
         cluster.wait_until_ready()
         operator = stack.enter_context(closing(Client(second.port, cluster.prepared.key)))
         device = register(operator, cluster.prepared)
         path = f"/apiv1/users/{cluster.prepared.user_id}/devices/{device.id}/signals"
         watching = stack.enter_context(psycopg.connect(cluster.url, autocommit=True))
         with load_on(cluster, first, path):
-            with psycopg.connect(cluster.url) as holding:
-                # Transactions of the node wait for this one with the statement that locks the device.
-                holding.execute("LOCK TABLE device_update_outbox IN SHARE MODE")
-                wait_for_one(watching, BLOCKED)
-                freezing = stack.enter_context(frozen(first))
-            wait_for_one(watching, HELD)
+            freezing = freeze_in_transaction(stack, first, cluster.url, watching)
             # Without the bound this would end with 503: the wait for the lock is over after ten seconds.
             response = operator.request("POST", path, SIGNAL)
             assert response.status == 202, response
@@ -100,6 +123,61 @@ def test_device_of_a_frozen_node_is_free_within_seconds(
             assert response.status == 202
 
 
+def lock_device(conn: Connection) -> str:
+    conn.lock("device", 1)
+    return "locked"
+
+
+def test_waiting_transactions_of_a_frozen_node_do_not_get_the_lock_in_turn(postgres_url: str) -> None:
+    """Four in turn would keep it for twelve seconds, longer than a write waits."""
+    engine = new_postgres_engine(postgres_url, writers=1, readers=1)
+    with ExitStack() as stack:
+        conns = [stack.enter_context(closing(engine.connect(writable=True))) for _ in range(4)]
+        for conn in conns:
+            conn.limit_transactions()
+            conn.begin()
+            conn.lock("device", 1)
+        watching = stack.enter_context(psycopg.connect(postgres_url, autocommit=True))
+        other = stack.enter_context(closing(Database(engine, limits_transactions=True)))
+        threads = stack.enter_context(ThreadPoolExecutor(len(conns)))
+        first, *waiting = conns
+        first.flush()
+        # A frozen process sends nothing after this, whatever the server answers.
+        ended = [threads.submit(conn.flush) for conn in waiting]
+        wait_for(watching, BLOCKED, len(waiting))
+        assert other.write_now(lock_device) == "locked"
+        wait(ended, TIMEOUT_SECONDS)
+        assert any(isinstance(each.exception(), LockWaitEnded) for each in ended)
+
+
+def test_write_that_waits_for_a_lock_for_long_is_answered(postgres_url: str) -> None:
+    engine = new_postgres_engine(postgres_url, writers=1, readers=1)
+    is_held, is_waiting_again, ended = threading.Event(), threading.Event(), threading.Event()
+    runs = 0
+
+    def hold(conn: Connection) -> None:
+        conn.lock("device", 1)
+        assert conn.now_ms > 0
+        is_held.set()
+        assert ended.wait(TIMEOUT_SECONDS)
+
+    def lock_and_count(conn: Connection) -> str:
+        nonlocal runs
+        runs += 1
+        if runs > 1:
+            is_waiting_again.set()
+        return lock_device(conn)
+
+    with closing(Database(engine)) as command, closing(Database(engine, limits_transactions=True)) as serving:
+        holding = command.submit(hold)
+        assert is_held.wait(TIMEOUT_SECONDS)
+        waiting = serving.submit(lock_and_count)
+        assert is_waiting_again.wait(TIMEOUT_SECONDS)
+        ended.set()
+        assert waiting.result(TIMEOUT_SECONDS) == "locked"
+        holding.result(TIMEOUT_SECONDS)
+
+
 def show(database: Database, name: str) -> object:
     (row,) = database.write_now(lambda conn: conn.all(Query("show", f"SELECT current_setting('{name}') AS value")))
     return row["value"]
@@ -109,10 +187,10 @@ def test_time_outs_depend_on_the_kind_of_work(postgres_url: str) -> None:
     """A node's writers are bounded. Commands (migrations, copies, exports) may take their time."""
     engine = new_postgres_engine(postgres_url, writers=1, readers=1)
     with closing(Database(engine, limits_transactions=True)) as serving, closing(Database(engine)) as command:
-        for database, idle, statement in ((serving, "3s", "1min"), (command, "10min", "0")):
+        for database, idle, statement, lock in ((serving, "3s", "1min", "2s"), (command, "10min", "0", "10s")):
             assert show(database, "idle_in_transaction_session_timeout") == idle
             assert show(database, "statement_timeout") == statement
-            assert show(database, "lock_timeout") == "10s"
+            assert show(database, "lock_timeout") == lock
 
 
 def test_bound_holds_after_a_reconnection(postgres_url: str) -> None:

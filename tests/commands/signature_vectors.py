@@ -1,4 +1,4 @@
-"""The published vectors for command signatures: `python -m tests.commands.signature_vectors` writes the file.
+"""The published vectors for command signatures: `python -m tests.vectors` writes the file.
 
 They follow the contract's recipe, written out here a second time: they share no code with the server.
 """
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-VECTORS_PATH = Path(__file__).parents[2] / "docs" / "command-signature-vectors.json"
+VECTORS_PATH = Path(__file__).parents[2] / "vectors" / "command-signatures.json"
 
 EXAMPLE: dict[str, Any] = {
     "command_id": "cmd_abc123",
@@ -107,7 +107,3 @@ def _vector(number: int, name: str, changed: dict[str, Any]) -> dict[str, Any]:
         "secret": secret,
         "signature": hmac.new(secret.encode("utf-8"), text.encode("utf-8"), hashlib.sha256).hexdigest(),
     }
-
-
-if __name__ == "__main__":
-    VECTORS_PATH.write_text(json.dumps(build_vectors(), indent=2, ensure_ascii=True) + "\n", encoding="utf-8")

@@ -56,4 +56,4 @@ async def test_finish_writes_the_collected_presence_of_collectors(database: Data
 
 def test_component_has_its_background_services(database: Database) -> None:
     names = [service.name for service in CommandsHarness(database).component.services()]
-    assert names == ["lease recovery", "audit heads", "rule timer", "collectors' presence"]
+    assert names == ["lease recovery", "audit heads", "rule timer", "collectors' presence", "collectors' budgets"]

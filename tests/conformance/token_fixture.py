@@ -63,7 +63,7 @@ class TokenFixture(ProtocolFixture[TokenCase, TokenCase]):
         if step.secret is not None:
             headers |= basic("by-secret", self._secret if step.secret == "right" else "wrong")
         if step.assertion is not None:
-            claims = {"aud": "https://localhost/token", **step.assertion}
+            claims = {"aud": "https://localhost", **step.assertion}
             text = assertion("by-key", claims.pop("aud"), **claims)
             form |= {"client_assertion_type": ASSERTION_TYPE, "client_assertion": text}
         body = urlencode(form) if step.raw is None else step.raw

@@ -78,7 +78,7 @@ def test_fast_lane_accepts_bound_token_on_its_connection(server: LiveServer) -> 
 
 
 def test_assertion_with_certificate_yields_bound_token(server: LiveServer) -> None:
-    form = assertion_form(assertion("by-key", "https://localhost/token"))
+    form = assertion_form(assertion("by-key", "https://localhost"))
     access_token = token(server, pki().other_tpp, form)
     assert poll(server, pki().other_tpp, access_token).status == 200
     assert poll(server, pki().tpp, access_token).status == 401

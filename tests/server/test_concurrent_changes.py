@@ -146,7 +146,7 @@ def test_response_from_memory_equals_response_from_database(server: CollectorSer
         request = server.poll(b"?limit=7")
         from_memory = server.live_server.call(server.node.lane.templates.respond_from_memory, request, b"date: now\r\n")
         assert from_memory is not None
-        assert from_memory.startswith(b"HTTP/1.1 200 OK\r\ndate: now\r\ncontent-type: application/json\r\n")
+        assert from_memory[0].startswith(b"HTTP/1.1 200 OK\r\ndate: now\r\ncontent-type: application/json\r\n")
         # Another query is another template, and a waiting poll is never answered from memory.
         assert (
             server.live_server.call(server.node.lane.templates.respond_from_memory, server.poll(b"?wait=1"), b"")

@@ -29,6 +29,7 @@ from restante.updates.devices.routes_verification import VerificationRoutes
 from restante.updates.fleet.routes_delivery import DeliveryRoutes
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.access import SECURE_SESSION_COOKIE, SESSION_COOKIE, AccessControl
+from restante.web.origin import DIRECT, Senders
 from restante.web.request import ApiRequest
 from restante.web.routes import Access, Route
 from tests.conftest import ManualClock
@@ -67,6 +68,7 @@ class AuthApp:
         public_url: str | None = None,
         code_limits: DeviceCodeLimits = CODE_LIMITS,
         is_correct: Callable[[str | None, str], bool] = passwords.is_correct,
+        senders: Senders = DIRECT,
     ) -> None:
         self.database = database
         self.public_url = public_url
@@ -77,7 +79,7 @@ class AuthApp:
         keys = SigningKeys(database, master_key)
         self.tokens = new_device_tokens(database, keys, clock=self.seconds)
         database.on_commit(self._forget_revoked)
-        access_control = AccessControl(database, self.tokens, public_url=public_url)
+        access_control = AccessControl(database, self.tokens, public_url=public_url, senders=senders)
         sign_in = SignIn(database, master_key, session_seconds=SESSION_SECONDS, is_correct=is_correct)
         approval = Approval(database, clock=self.seconds)
         lifetime = {"refresh_token_seconds": MONTH_SECONDS}
@@ -105,10 +107,11 @@ class AuthApp:
             *asset_routes(),
             Route("GET", "/who", _who, Access.device, "Show the calling device.", RESPONSE_FORMAT, "test"),
         ]
-        self._transport = httpx.ASGITransport(new_application(self.routes, access_control, RESPONSE_FORMAT))
+        self._application = new_application(self.routes, access_control, RESPONSE_FORMAT)
 
-    def client(self, base: str = BASE, **options: Any) -> httpx.AsyncClient:
-        return httpx.AsyncClient(transport=self._transport, base_url=base, **options)
+    def client(self, base: str = BASE, peer: str = "127.0.0.1", **options: Any) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(self._application, client=(peer, 123))
+        return httpx.AsyncClient(transport=transport, base_url=base, **options)
 
     async def signed_in(self, email: str = "ada@example.com", role: Role = Role.operator) -> "SignedInPerson":
         user_id = add_user(self.database, email, role)

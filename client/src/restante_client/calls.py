@@ -34,9 +34,12 @@ from restante_client.runtime import Response, Runtime
 
 T = TypeVar("T")
 
-USER_AGENT = "restante-client/0.1.0"
+CLIENT_VERSION = "0.1.0"
+USER_AGENT = f"restante-client/{CLIENT_VERSION}"
 TIMEOUT_SECONDS = 30.0
 MESSAGE_MAX = 500
+# No header of a server makes a client wait longer.
+PAUSE_SECONDS_MAX = 86_400.0
 _ERRORS: dict[int, type[ResponseError]] = {
     401: Unauthorized,
     403: Forbidden,
@@ -109,15 +112,16 @@ def error_of(response: Response) -> ResponseError:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The value of `Retry-After` in seconds from now: a number, or a date."""
+    """The value of `Retry-After` in seconds from now: a number, or a date. At most a day, whatever the server says."""
     text = headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdigit():
-        return float(text)
+        return min(float(text), PAUSE_SECONDS_MAX)
     try:
         parsed = email.utils.parsedate_to_datetime(text)
-    except (TypeError, ValueError):
+        seconds = parsed.timestamp() - time.time()
+    except (TypeError, ValueError, OverflowError):
         return None
-    return max(0.0, parsed.timestamp() - time.time())
+    return min(max(0.0, seconds), PAUSE_SECONDS_MAX)
 
 
 def _describe(body: bytes) -> tuple[str, str, dict[str, Any]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from restante.commands import metrics
+from restante.commands import budget_sharing, metrics
 from restante.commands.acks import fast_ack
 from restante.commands.acks.ack_service import AckService
 from restante.commands.acks.acks import AckOptions
@@ -18,6 +18,7 @@ from restante.commands.acks.fast_ack import FastAck
 from restante.commands.audit.audit_trail import KEY_PURPOSE, AuditTrail
 from restante.commands.audit.heads_recorder import HeadsOptions, HeadsRecorder
 from restante.commands.audit.routes import AdminAuditRoutes
+from restante.commands.budget_sharing import BudgetSharing
 from restante.commands.bulk.routes import CommandBulkRoutes, command_job_actions
 from restante.commands.collector_budgets import BudgetOptions, CollectorBudgets
 from restante.commands.counters import CommandCounters
@@ -135,6 +136,7 @@ class CommandsComponent(PollComponent):
         self.box = SecretBox(master_key)
         self.counters = CommandCounters()
         self.budgets = CollectorBudgets(options.budgets, self.counters)
+        self.budget_sharing = BudgetSharing(database, self.budgets)
         self._active_leases: dict[str, int] = {}
         self.presence = Presence(database, collectors.write_last_seen)
         self.queue_versions = QueueVersions()
@@ -211,12 +213,14 @@ class CommandsComponent(PollComponent):
             Service("audit heads", self.heads.run, role="recovery"),
             Service("rule timer", self.rule_timer.run, role="rules"),
             Service("collectors' presence", self.presence.run, role="api"),
+            Service("collectors' budgets", self.budget_sharing.run, role="api"),
         ]
 
     def sweeps(self) -> list[Sweep]:
         return [
             partial(telemetry.delete_beyond, history_records=self.options.telemetry_history_records),
             makers.delete_old,
+            budget_sharing.delete_full,
         ]
 
     async def start(self) -> None:
@@ -270,4 +274,5 @@ class CommandsComponent(PollComponent):
 
     async def finish(self) -> None:
         await self.presence.try_once()
+        await self.budget_sharing.try_once()
         await self.heads.try_once()

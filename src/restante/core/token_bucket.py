@@ -44,6 +44,14 @@ class TokenBuckets:
             self._forget_at = max(self._recipients_max, 2 * len(self._full_at))
         self._full_at[recipient] = max(self._full_at.get(recipient, now), now) + tokens * self._interval
 
+    def used(self, recipient: int, now: float) -> float:
+        """How many tokens are missing from a full bucket; more than it holds while some are to be paid back."""
+        return max(0.0, self._full_at.get(recipient, now) - now) / self._interval
+
+    def raise_full_at(self, recipient: int, full_at: float) -> None:
+        """The bucket is full at this time, or later: others have taken tokens, too."""
+        self._full_at[recipient] = max(self._full_at.get(recipient, full_at), full_at)
+
     def forget_full(self, now: float) -> None:
         """Drop every bucket that is full again. No result changes by it."""
         self._full_at = {key: at for key, at in self._full_at.items() if at > now}

@@ -2,6 +2,7 @@
 
 DatabaseError
 ├── DatabaseUnavailable    unreachable, locked or full; a retry may help
+│   ├── LockWaitEnded      the transaction waited too long for a lock; the writer runs it again, up to a limit
 │   ├── CommitUncertain    the connection was lost during a commit: the transaction may or may not be committed
 │   └── ConnectionRejected the server rejects the connection, and a retry will not help (password, certificate, …)
 ├── TransactionConflict    a conflict with another transaction: run it again and it succeeds
@@ -17,6 +18,10 @@ class DatabaseError(Exception):
 
 class DatabaseUnavailable(DatabaseError):
     """The database cannot be reached now."""
+
+
+class LockWaitEnded(DatabaseUnavailable):
+    """Another transaction held a lock for too long."""
 
 
 class CommitUncertain(DatabaseUnavailable):

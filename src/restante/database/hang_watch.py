@@ -22,8 +22,9 @@ log = structlog.get_logger()
 
 NO_ANSWER = "the database does not answer"
 CHECK_SECONDS = 0.5
-# The deadline after the end of the time for the shutdown.
-LAST_SECONDS = 1.0
+# The deadline, and the time between two checks, when the time for the shutdown has ended.
+LAST_SECONDS = 0.25
+LAST_CHECK_SECONDS = 0.05
 
 
 class Watched(Protocol):
@@ -60,7 +61,7 @@ class HangWatch:
             self._report(any(are_stuck))
             pause = min(CHECK_SECONDS, self._deadline_seconds / 4)
             # At the end of the time for the shutdown the check must not be late.
-            self._changed.wait(min(pause, self._end_at - now) if self._end_at > now else LAST_SECONDS / 4)
+            self._changed.wait(min(pause, self._end_at - now) if self._end_at > now else LAST_CHECK_SECONDS)
             self._changed.clear()
 
     def _report(self, is_hanging: bool) -> None:

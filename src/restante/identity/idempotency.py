@@ -1,7 +1,7 @@
 """Idempotency keys: a request repeated under its key gets the first response again and changes nothing.
 
 A key belongs to its caller (`actor`). It is stored in the transaction of the request's own effect, so neither exists
-without the other. A request that failed has no effect and leaves no key.
+without the other. A request that failed has no effect and leaves no key. How many are kept: idempotency_limits.py.
 """
 
 import hashlib
@@ -94,7 +94,7 @@ def _replayed(conn: Connection, requests: dict[int, IdempotentRequest]) -> dict[
 
 def _store_all(conn: Connection, done: Sequence[tuple[IdempotentRequest, IdempotentResult | Failed]]) -> None:
     rows = [
-        (request.actor, request.key, _digest(request.body), result.json.decode(), conn.now_ms)
+        (request.actor, request.key, _digest(request.body), result.json.decode(), len(result.json), conn.now_ms)
         for request, result in done
         if request.key is not None and isinstance(result, IdempotentResult)
     ]
@@ -118,7 +118,15 @@ def find_response(conn: Connection, actor: str, key: str, body: bytes) -> str | 
 
 
 def store_response(conn: Connection, actor: str, key: str, body: bytes, response: str) -> None:
-    conn.run(SQL.insert, actor=actor, key=key, body_hash=_digest(body), answer=response, now_ms=conn.now_ms)
+    conn.run(
+        SQL.insert,
+        actor=actor,
+        key=key,
+        body_hash=_digest(body),
+        answer=response,
+        size=len(response.encode()),
+        now_ms=conn.now_ms,
+    )
 
 
 def delete_expired(conn: Connection) -> int:

@@ -13,6 +13,7 @@ see `matching_master_key`.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from joserfc.jwk import OKPKey
 
 from restante.database.commit_events import ClusterMessage
@@ -53,6 +54,7 @@ class StoredKey:
 @dataclass(frozen=True, slots=True)
 class _OpenKey:
     key: OKPKey
+    private: Ed25519PrivateKey
     verifies_until: float  # seconds since the epoch
 
 
@@ -140,15 +142,28 @@ class SigningKeys:
     def signing(self) -> tuple[str, OKPKey]:
         return self._signing_kid, self._keys[self._signing_kid].key
 
+    @property
+    def all_keys(self) -> dict[str, OKPKey]:
+        """Every key that was loaded, by its `kid`."""
+        return {kid: opened.key for kid, opened in self._keys.items()}
+
     def find(self, kid: str, now: float) -> OKPKey | None:
         """The key with that `kid`, if it still verifies."""
         found = self._keys.get(kid)
         return found.key if found and found.verifies_until > now else None
 
+    def signature(self, kid: str, message: bytes, now: float) -> bytes | None:
+        """The signature of a message by the key with that `kid`, if it still verifies. Always the same (RFC 8032)."""
+        found = self._keys.get(kid)
+        return found.private.sign(message) if found and found.verifies_until > now else None
+
     def _opened(self, stored: StoredKey) -> _OpenKey:
         key = OKPKey.import_key(self._master.open(stored.sealed_key, _purpose(stored.kid)))
         until = float("inf") if stored.verifies_until is None else stored.verifies_until / 1000
-        return _OpenKey(key, until)
+        private = key.private_key
+        if not isinstance(private, Ed25519PrivateKey):
+            raise TypeError(f"the signing key {stored.kid} is not of Ed25519")
+        return _OpenKey(key, private, until)
 
 
 def _is_opened_by(master: MasterKey, row: Row) -> bool:

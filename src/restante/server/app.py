@@ -96,6 +96,7 @@ from restante.web.access import AccessControl
 from restante.web.application import build_application
 from restante.web.client_cert import ClientCertificates
 from restante.web.component import Component, MetricSample, Service
+from restante.web.origin import Senders
 from restante.web.routes import Route
 
 log = structlog.get_logger()
@@ -103,7 +104,7 @@ log = structlog.get_logger()
 _COMPACT = "VACUUM;\nPRAGMA wal_checkpoint(TRUNCATE);\n"
 
 CLOSE_SECONDS = 10.0
-HANGING_CLOSE_SECONDS = 0.25
+HANGING_CLOSE_SECONDS = 0.1
 
 
 class Node:
@@ -144,6 +145,7 @@ class Node:
             self.client_certificates,
             scopes_needed(settings),
             settings.public_url,
+            Senders(self.client_certificates.is_trusted, settings.forwarded_header),
         )
         self.outbox = OutboxComponent(database, settings)
         self.redis = RedisComponent(settings.redis_url, database, master_key)
@@ -181,19 +183,21 @@ class Node:
             events.poll,
             shared_signals_options(settings),
         )
+        self.client_access = ClientAccessComponent(
+            database,
+            self.client_certificates,
+            access,
+            self.signing.rotation.make_missing,
+            self.events.presence.newest_ms,
+        )
+        self.access_control.report_refusals_to(self.client_access.refusals.record_token)
         components = [
             self.outbox,
             self.updates,
             self.redis,
             self.identity,
             self.commands,
-            ClientAccessComponent(
-                database,
-                self.client_certificates,
-                access,
-                self.signing.rotation.make_missing,
-                self.events.presence.newest_ms,
-            ),
+            self.client_access,
             self.events,
             self.signing,
             self.push,

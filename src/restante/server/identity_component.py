@@ -14,6 +14,7 @@ from restante.identity.clients.collector_tokens import CollectorTokens
 from restante.identity.clients.external_clients import ExternalClients
 from restante.identity.devices import device_codes, refresh_tokens, registration_codes
 from restante.identity.devices.device_tokens import DeviceTokens
+from restante.identity.idempotency_limits import IdempotencyKeeper, IdempotencyLimits
 from restante.identity.jwt.issuers import ExternalIssuers
 from restante.identity.master_key import MasterKey
 from restante.identity.people import sessions, sign_in_limits
@@ -21,7 +22,7 @@ from restante.identity.signing_keys import KeysRotated, SigningKeys
 from restante.server.access.routes_keys import KeyRoutes
 from restante.server.access.routes_people import PeopleRoutes
 from restante.server.config.settings import Settings
-from restante.web.component import Component, EventHandler, MetricSample, handled_by_catch_up
+from restante.web.component import Component, EventHandler, MetricSample, Service, handled_by_catch_up
 from restante.web.routes import Route
 
 
@@ -50,6 +51,12 @@ class IdentityComponent(Component):
         self.client_tokens = ClientTokens(
             database, external=external_clients, is_binding_required=is_binding_required, clock=clock
         )
+
+        limits = IdempotencyLimits(settings.idempotency_keys_per_caller_max, settings.idempotency_bytes_per_caller_max)
+        self.idempotency_keeper = IdempotencyKeeper(database, limits)
+
+    def services(self) -> list[Service]:
+        return [Service("idempotency keys", self.idempotency_keeper.run, role="retention")]
 
     def routes(self) -> list[Route]:
         return [*PeopleRoutes(self._database).routes(), *KeyRoutes(self._database).routes()]

@@ -7,7 +7,6 @@ stop:   answer the parked polls · stop listening · finish accepted work · sto
 
 import asyncio
 import gc
-import math
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -37,6 +36,10 @@ log = structlog.get_logger()
 BACKLOG = 4096
 GARBAGE_THRESHOLD = 50_000
 LAST_STEP_SECONDS = 0.5
+HANGING_STEP_SECONDS = 0.1
+# Of the time for a stop: for services to end after the requests, and for connections to close after the services.
+SERVICES_SECONDS = 0.6
+CLOSING_SECONDS = 0.4
 FINISH_SECONDS = 10.0
 HSTS_SECONDS = 365 * 86_400
 
@@ -82,7 +85,7 @@ def server_config(node: "Node", **changed: Any) -> uvicorn.Config:
         "backlog": backlog_of(node.lane.limits),
         "timeout_keep_alive": settings.keep_alive_seconds,
         # Requests that wait for the database have been answered by then: see `stop_parking`.
-        "timeout_graceful_shutdown": max(1, math.ceil(settings.shutdown_seconds + 0.5)),
+        "timeout_graceful_shutdown": max(CLOSING_SECONDS, settings.shutdown_seconds),
     }
     return uvicorn.Config(node.application(), **{**options, **changed})
 
@@ -130,8 +133,10 @@ def collect_garbage_rarely() -> None:
 def stop_parking(node: "Node") -> None:
     log.info("stopping", parked=node.components.parked_count)
     node.lane.is_closing = True
-    node.stop_by = time.monotonic() + node.settings.shutdown_seconds
-    node.database.end_at(node.stop_by)
+    seconds = node.settings.shutdown_seconds
+    node.stop_by = time.monotonic() + seconds - min(CLOSING_SECONDS, seconds / 4)
+    # Only calls that a hanging database does not answer fail then. All steps after them must fit into the rest.
+    node.database.end_at(node.stop_by - min(SERVICES_SECONDS, seconds / 3))
     node.components.close()
 
 
@@ -176,8 +181,12 @@ async def running(node: "Node") -> AsyncIterator[None]:
 
 
 def _seconds_left(node: "Node") -> float:
-    """How long the next step of the stop may take: a while, even if all the time was used."""
-    return max(LAST_STEP_SECONDS, node.stop_by - time.monotonic())
+    """How long the next step of the stop may take: a while, even if all the time was used.
+
+    A database that hangs is not worth the wait.
+    """
+    least = HANGING_STEP_SECONDS if node.database.is_hanging else LAST_STEP_SECONDS
+    return max(least, node.stop_by - time.monotonic())
 
 
 @asynccontextmanager

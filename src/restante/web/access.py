@@ -9,7 +9,7 @@ Invariant: no credential passes for one of another kind. Tokens of clients and c
 every other value in that header is read as a device token.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -23,10 +23,12 @@ from restante.identity.callers import ApiKeyCaller, Caller, ClientCaller, Person
 from restante.identity.clients import scopes
 from restante.identity.clients.client_tokens import ClientTokens
 from restante.identity.clients.collector_tokens import CollectorTokens
+from restante.identity.clients.refused_token import ClientRefusal, refusal_of
 from restante.identity.devices.device_tokens import DeviceTokens
 from restante.identity.grants import ALL_IDS, AllowedIds, Area, Role
 from restante.identity.people import sessions
 from restante.web.client_cert import ClientCertificates
+from restante.web.origin import DIRECT, Senders
 from restante.web.routes import Access
 
 SESSION_COOKIE = "restante_session"
@@ -121,7 +123,9 @@ class AccessControl:
         client_certificates: ClientCertificates | None = None,
         scopes_needed: Mapping[Access, tuple[str, ...]] = SCOPES_NEEDED,
         public_url: str | None = None,
+        senders: Senders = DIRECT,
     ) -> None:
+        self.senders = senders
         self.cookie = SessionCookie(public_url)
         self._public_origin = None if public_url is None else _origin(public_url)
         self._database = database
@@ -129,7 +133,12 @@ class AccessControl:
         self._collector_tokens = collector_tokens or CollectorTokens(database)
         self._client_tokens = client_tokens or ClientTokens(database)
         self._client_certificates = client_certificates or ClientCertificates()
+        self._report_refusal: Callable[[ClientRefusal], None] = lambda _: None
         self._scopes_needed = {**SCOPES_NEEDED, **scopes_needed}
+
+    def report_refusals_to(self, report: Callable[[ClientRefusal], None]) -> None:
+        """Call the function with every request of an event client whose token is refused."""
+        self._report_refusal = report
 
     async def admit(self, request: Request, access: Access, area: Area | None = None) -> Admission:
         """Return the caller and the allowed resources, or raise NotAuthenticated or NotAllowed.
@@ -193,9 +202,16 @@ class AccessControl:
     async def _client(self, request: Request, needed: tuple[str, ...]) -> ClientCaller:
         certificate = self._client_certificates.of_request(request)
         thumbprint = certificate.thumbprint if certificate else None
-        caller = await self._client_tokens.verify(bearer_token(request), thumbprint)
+        address = self.senders.address_of(request)
+        try:
+            caller = await self._client_tokens.verify(bearer_token(request), thumbprint)
+        except InvalidToken as error:
+            self._report_refusal(refusal_of(error, address))
+            raise
         if caller.scopes.isdisjoint(needed):
-            raise InsufficientScope(f"this needs an access token of scope {' or '.join(needed)}", needed)
+            message = f"this needs an access token of scope {' or '.join(needed)}"
+            self._report_refusal(ClientRefusal(caller.client_id, "token_scope", message, address))
+            raise InsufficientScope(message, needed)
         return caller
 
     async def _person_or_key(self, request: Request) -> Person | ApiKeyCaller:

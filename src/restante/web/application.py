@@ -112,7 +112,7 @@ async def _respond(
 ) -> ApiResponse:
     try:
         caller, allowed = await access_control.admit(request, route.access, route.area)
-        api_request = ApiRequest(request, caller, allowed)
+        api_request = ApiRequest(request, caller, allowed, access_control.senders)
         if body_type is None:
             result = await route.handler(api_request)
         else:

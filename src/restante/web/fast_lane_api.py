@@ -2,6 +2,9 @@
 
 A handler gets a request that arrived whole and in its plainest form. It returns False for "not in this form, let the
 application serve it", having changed nothing. Otherwise it responds through the connection, now or later, exactly once.
+
+A handler that must read something to decide defers the decision, returns True, and accepts the request or passes it on
+later.
 """
 
 from collections.abc import Callable
@@ -32,6 +35,19 @@ class FastConnection(Protocol):
         """Of the client certificate of this connection. None behind a proxy, whose certificate is not the caller's."""
 
 
+class DeferringConnection(FastConnection, Protocol):
+    """A connection whose request may still be passed on after the handler has returned."""
+
+    def defer(self) -> None:
+        """Decide later: `accept` or `pass_on` follows."""
+
+    def accept(self) -> None:
+        """The handler will respond to the deferred request."""
+
+    def pass_on(self) -> None:
+        """Let the application serve the deferred request. Nothing has changed."""
+
+
 Result = TypeVar("Result")
 
 
@@ -57,7 +73,7 @@ def bearer_token(headers: dict[bytes, bytes]) -> bytes:
 class FastHandler(Protocol):
     """Handles a GET request."""
 
-    def __call__(self, query: bytes, headers: dict[bytes, bytes], connection: FastConnection, /) -> bool: ...
+    def __call__(self, query: bytes, headers: dict[bytes, bytes], connection: DeferringConnection, /) -> bool: ...
 
     def idle_response(self, query: bytes, token: bytes, cursor: bytes, date_line: bytes, /) -> bytes | None:
         """All bytes of the response, if memory alone shows an idle poll. `token` and `cursor` are the values of the

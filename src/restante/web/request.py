@@ -9,18 +9,27 @@ from restante.core.decoding import DIGITS, INT64_MAX, parse_int
 from restante.core.errors import BadInput, NotAllowed, NotFound, TooLarge, WrongMediaType
 from restante.identity.callers import ApiKeyCaller, Caller, ClientCaller, CollectorCaller, DeviceCaller, Person
 from restante.identity.grants import ALL_IDS, AllowedIds, Grants
+from restante.web.origin import DIRECT, Senders
 
 
 class ApiRequest:
-    __slots__ = ("allowed", "caller", "http", "raw_body")
+    __slots__ = ("_senders", "allowed", "caller", "http", "raw_body")
 
-    def __init__(self, http: Request, caller: Caller | None, allowed: AllowedIds = ALL_IDS) -> None:
+    def __init__(
+        self, http: Request, caller: Caller | None, allowed: AllowedIds = ALL_IDS, senders: Senders = DIRECT
+    ) -> None:
         self.http = http
+        self._senders = senders
         self.caller = caller
         # The resources of the route's area that the grants of a person or an API key open to this request.
         self.allowed = allowed
         # The bytes as sent, for handlers that verify a signature; empty if the handler takes no body.
         self.raw_body = b""
+
+    @property
+    def address(self) -> str:
+        """The address of the sender, also behind a trusted proxy that names it."""
+        return self._senders.address_of(self.http)
 
     @property
     def device(self) -> DeviceCaller:

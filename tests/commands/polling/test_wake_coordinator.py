@@ -11,6 +11,7 @@ from restante.commands.polling.wake_coordinator import (
     FOLLOW_SECONDS,
     SERVED_WITHIN_SECONDS,
     SITES_AT_ONCE,
+    ServeSite,
     SiteServed,
     SitesWaiting,
     WakeCoordinator,
@@ -293,6 +294,32 @@ def test_older_served_message_does_not_cover_a_newer_change(cluster: SimulatedCl
     south.handle_message(SiteServed(SITE, 7), "east")
     cluster.pass_time()
     assert cluster.served_by == ["south"]
+
+
+def test_change_that_arrives_after_it_was_served_is_not_claimed_again(cluster: SimulatedCluster) -> None:
+    node = cluster.nodes["south"]
+    node.add_waiter()
+    node.handle_message(SiteServed(SITE, 7), "east")
+    node.changed_elsewhere(SITE, 7, "east")
+    cluster.pass_time()
+    assert node.claims == 0
+    # A newer change is not covered.
+    node.changed_elsewhere(SITE, 8, "east")
+    cluster.pass_time()
+    assert node.claims == 1
+
+
+def test_change_that_is_passed_to_a_node_is_claimed_there_once(cluster: SimulatedCluster) -> None:
+    south = cluster.nodes["south"]
+    south.add_waiter()
+    south.add_waiter()
+    cluster.queues[SITE] = [1]
+    south.changed_elsewhere(SITE, 7, "east")
+    south.handle_message(ServeSite(SITE, 7, "south", ("east",)), "east")
+    cluster.deliver()
+    cluster.pass_time()
+    assert cluster.served_by == ["south"]
+    assert south.claims == 1
 
 
 def test_rejoining_node_learns_where_waiters_are(cluster: SimulatedCluster) -> None:

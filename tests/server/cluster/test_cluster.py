@@ -201,6 +201,10 @@ class Site:
         return [command.command_id for response in self.responses for command in response.commands]
 
 
+def knows_waiting_nodes(server: LiveServer, site_id: int) -> int:
+    return len(server.node.commands.wake_coordinator._others.get(site_id, ()))
+
+
 def test_new_command_wakes_one_collector_among_all_nodes(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     # A node that has waited this long for another one claims itself, and on a slow machine that is a second claim.
     monkeypatch.setattr(wake_coordinator, "SERVED_WITHIN_SECONDS", 600.0)
@@ -209,7 +213,8 @@ def test_new_command_wakes_one_collector_among_all_nodes(nodes: Nodes, monkeypat
     site = Site(first)
     for server in others:
         site.park_polls(server, 3)
-    first.wait_until(lambda: len(first.node.commands.wake_coordinator._others.get(site.id, ())) == 3)
+    for server, known in [(first, 3), *((other, 2) for other in others)]:
+        server.wait_until(lambda server=server, known=known: knows_waiting_nodes(server, site.id) == known)  # type: ignore[misc]
     claims_before = sum(server.node.commands.poll.claim_count for server in others)
     for count in range(1, 5):
         site.add_command()

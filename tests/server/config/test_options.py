@@ -131,6 +131,35 @@ def test_development_protection_and_binding_follow_from_settings(
     assert options.has_certificates == has_certificates
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_local"),
+    [
+        (Settings(), True),
+        (Settings(listen=LOOPBACK, public_url="http://127.0.0.1:1"), True),
+        (Settings(listen=LOOPBACK, tls_client_ca=Path("c"), **FILES), True),
+        (Settings(listen=LOOPBACK, public_url="https://a.example"), False),
+        (Settings(listen=LOOPBACK, trusted_proxies=PROXIES), False),
+        (Settings(listen=ANY_ADDRESS, **FILES), False),
+    ],
+)
+def test_server_that_others_reach_accepts_assertions_as_fapi_says(settings: Settings, is_local: bool) -> None:
+    options = access_options(settings)
+    assert ("RS256" in options.assertion_algorithms) == is_local
+    assert options.assertion_algorithms[:3] == ("PS256", "ES256", "EdDSA")
+    assert options.is_token_endpoint_audience == is_local
+
+
+def test_audience_and_algorithms_of_libraries_are_accepted_by_setting() -> None:
+    settings = Settings(
+        public_url="https://a.example",
+        client_assertion_audience="issuer-or-token-endpoint",
+        client_assertion_algorithms=CommaList(["PS256", "RS256"]),
+    )
+    options = access_options(settings)
+    assert options.audiences() == {"https://a.example", "https://a.example/token"}
+    assert options.assertion_algorithms == ("PS256", "RS256")
+
+
 def test_access_settings_are_passed_on() -> None:
     settings = Settings(
         public_url="https://a.example",

@@ -222,6 +222,7 @@ def test_other_variables_without_prefix_are_ignored() -> None:
         ({"tls_certificate": "a"}, "tls_certificate and tls_key"),
         ({"tls_key": "a"}, "tls_certificate and tls_key"),
         ({"tls_client_ca": "a"}, "tls_client_ca"),
+        ({"forwarded_header": "forwarded"}, "forwarded_header: expected together with trusted_proxies"),
         ({"events_base": "/events-api", "events_base_v3": "/events-api"}, "events_base and events_base_v3"),
         (
             {"authorization_servers": '[{"issuer":"https://a.example","jwks":"x","algorithms":["PS256"]}]'},

@@ -12,9 +12,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from restante.server.http.fast_lane import PIPELINED_BYTES_MAX
+from restante.updates.devices import devices
+from tests.delivery.busy_database import hold_readers
 from tests.server.fast_lane_device import DeviceServer
-from tests.server.live_server import RawResponse, is_refused
-from tests.server.odd_requests import ODD_REQUESTS, OTHER, with_line
+from tests.server.live_server import RawConnection, RawResponse, is_refused
+from tests.server.odd_requests import ODD_REQUESTS, OTHER, POLL, with_line
 
 CLOSING_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 LOOP_ITERATIONS = 20
@@ -207,3 +209,96 @@ def test_disconnect_during_read_does_not_affect_others(server: DeviceServer) -> 
         assert [wire.response().status for wire in wires[3:]] == [200, 200]
         assert [line for line in logged if line["log_level"] == "error"] == []
         assert wires[4].request(devices[0].poll(b"", b"If-None-Match: 0-0")).status == 200
+
+
+class HeldReaders:
+    """Keeps every reader of the database busy, so that the token of a first poll stays undecided."""
+
+    def __init__(self, server: DeviceServer) -> None:
+        self._release = hold_readers(server.node.database)
+
+    def __enter__(self) -> "HeldReaders":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._release()
+
+
+def forget_tokens(server: DeviceServer) -> None:
+    server.live_server.call(server.node.identity.device_tokens.forget_all)
+
+
+def send_and_wait_until_read(server: DeviceServer, wire: RawConnection, data: bytes) -> None:
+    wire.send(data)
+    for _ in range(LOOP_ITERATIONS):
+        server.live_server.call(int)
+
+
+def test_first_poll_of_a_token_is_handled_by_fast_lane(server: DeviceServer) -> None:
+    device = server.add_device()
+    idle = device.poll(b"", b"If-None-Match: " + server.cursor(device))
+    forget_tokens(server)
+    before = server.fast_requests
+    with server.live_server.connect() as wire:
+        assert [wire.request(idle).status for _ in range(2)] == [204, 204]
+    assert server.fast_requests == before + 2
+
+
+FIRST_POLLS = {
+    "idle": with_line(b"If-None-Match: {cursor}"),
+    "with signals": with_line(b"If-None-Match: 0-0"),
+    "bad cursor": with_line(b"If-None-Match: a"),
+    "expired cursor": with_line(b"If-None-Match: 9-9"),
+    "closing": with_line(b"Connection: close"),
+    "altered token": POLL.replace(b"{token}", b"{token}A"),
+}
+
+
+@pytest.mark.parametrize("is_revoked", [False, True])
+@pytest.mark.parametrize("name", FIRST_POLLS)
+def test_both_protocols_respond_alike_to_the_first_poll(server: DeviceServer, name: str, is_revoked: bool) -> None:
+    device = server.add_device()
+    cursor = server.cursor(device)
+    if is_revoked:
+        server.node.database.write_now(devices.revoke, device.id)
+    responses = []
+    for port in (server.live_server.fast_port, server.live_server.plain_port):
+        forget_tokens(server)
+        raw = FIRST_POLLS[name].replace(b"{token}", device.token).replace(b"{cursor}", cursor)
+        responses.append(exchange(server, port, raw))
+    fast, plain = responses
+    assert fast == plain
+
+
+def test_requests_behind_first_poll_are_handled_after_it(server: DeviceServer) -> None:
+    device, revoked = server.add_device(), server.add_device()
+    server.node.database.write_now(devices.revoke, revoked.id)
+    for first, status in ((device, 200), (revoked, 403)):
+        forget_tokens(server)
+        with server.live_server.connect() as wire:
+            with HeldReaders(server):
+                send_and_wait_until_read(server, wire, first.poll(b"", b"If-None-Match: 0-0"))
+                send_and_wait_until_read(server, wire, OTHER + device.poll(b"", b"If-None-Match: 0-0"))
+            assert [wire.response().status for _ in range(3)] == [status, 200, 200]
+
+
+@pytest.mark.parametrize("is_revoked", [False, True])
+def test_disconnect_before_first_poll_is_decided_leaves_nothing_parked(server: DeviceServer, is_revoked: bool) -> None:
+    device = server.add_device()
+    cursor = server.cursor(device)
+    if is_revoked:
+        server.node.database.write_now(devices.revoke, device.id)
+    forget_tokens(server)
+    connections = server.node.lane.connections
+    with HeldReaders(server), capture_logs() as logged:
+        with server.live_server.connect() as wire:
+            send_and_wait_until_read(server, wire, device.poll(b"?wait=30", b"If-None-Match: " + cursor))
+        server.live_server.wait_until(lambda: server.node.lane.connections == connections)
+    assert server.live_server.wait_for(_verifies(server)) == server.device.id
+    server.wait_until_none_parked()
+    assert [line for line in logged if line["log_level"] == "error"] == []
+
+
+async def _verifies(server: DeviceServer) -> int:
+    """A later verification: what was queued before it has been decided."""
+    return (await server.node.identity.device_tokens.verify(server.device.token.decode())).device_id

@@ -46,10 +46,30 @@ def handle(templates: PostTemplates, handler: Handler, data: bytes) -> HandlerCa
     recognized: Any = templates.recognize(data)
     if recognized is None:
         return None
-    handler_call, query, headers = recognized
+    handler_call, query, headers, _closes = recognized
     assert query == b""
     assert handler_call(query, headers, None)
     return handler.calls[-1]
+
+
+@pytest.mark.parametrize(
+    ("data", "closes"),
+    [
+        (request(), False),
+        (request(b"a", b"{}", b"Bearer t", b"Connection: keep-alive"), False),
+        (request(b"a", b"{}", b"Bearer t", b"Connection: Close"), True),
+        (request().replace(b"HTTP/1.1", b"HTTP/1.0"), True),
+        (request(b"a", b"{}", b"Bearer t", b"Connection: keep-alive").replace(b"HTTP/1.1", b"HTTP/1.0"), True),
+    ],
+)
+def test_last_request_of_connection_is_recognized(templates: PostTemplates, data: bytes, closes: bool) -> None:
+    """Beside the templates of all others, first and again."""
+    templates.recognize(request())
+    templates.recognize(request().replace(b"HTTP/1.1", b"HTTP/1.0"))
+    for _ in range(2):
+        recognized = templates.recognize(data)
+        assert isinstance(recognized, tuple)
+        assert recognized[3] is closes
 
 
 def test_plain_request_is_recognized_repeatedly(templates: PostTemplates, handler: Handler) -> None:
@@ -93,7 +113,7 @@ def test_incomplete_body_is_waited_for(templates: PostTemplates) -> None:
         request(b"a?x"),
         request(b"a\nb"),
         request().replace(b"/done", b"/gone"),
-        request().replace(b"HTTP/1.1", b"HTTP/1.0"),
+        request().replace(b"HTTP/1.1", b"HTTP/1.2"),
         request().replace(b"application/json", b"text/plain"),
         request().replace(b"Content-Type: application/json\r\n", b""),
         request().replace(b"Content-Length: 2\r\n", b""),
@@ -104,7 +124,7 @@ def test_incomplete_body_is_waited_for(templates: PostTemplates) -> None:
         request(b"a", b"{}", b"Bearer t", b"Transfer-Encoding: chunked"),
         request(b"a", b"{}", b"Bearer t", b"Content-Encoding: gzip"),
         request(b"a", b"{}", b"Bearer t", b"Expect: 100-continue"),
-        request(b"a", b"{}", b"Bearer t", b"Connection: close"),
+        request(b"a", b"{}", b"Bearer t", b"Connection: close, keep-alive"),
         request().replace(b"Host: x\r\n", b""),
         request().replace(b"Host: x", b"Host: x\nA: b"),
         b"POST ",

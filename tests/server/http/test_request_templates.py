@@ -21,6 +21,13 @@ class Handler:
         return b"|".join((query, token, cursor, date_line))
 
 
+class HttpHandler(Handler):
+    """Its response from memory has a head and a body."""
+
+    def idle_response(self, _query: bytes, _token: bytes, _cursor: bytes, date_line: bytes) -> bytes | None:
+        return b"HTTP/1.1 200 OK\r\n%b\r\nbody\r\n\r\n" % date_line
+
+
 handler, other_handler = Handler(True), Handler(False)
 
 
@@ -42,7 +49,7 @@ def values_of(request: FastRequest | None) -> tuple[bytes, bytes, bytes] | None:
     """Query, token and cursor of a recognized request."""
     if request is None:
         return None
-    _, query, headers = request
+    _, query, headers, _closes = request
     return query, headers[b"authorization"], headers[b"if-none-match"]
 
 
@@ -90,7 +97,7 @@ NOT_PLAIN = {
     "another target": request().replace(b"/hot", b"/cold"),
     "a longer target": request().replace(b"/hot", b"/hotter"),
     "another method": request().replace(b"GET", b"PUT"),
-    "an older version": request().replace(b"HTTP/1.1", b"HTTP/1.0"),
+    "an older version": request().replace(b"HTTP/1.1", b"HTTP/0.9"),
     "no end": request()[:-2],
     "half an end": request()[:-1],
     "something extra": request() + b"x",
@@ -100,7 +107,7 @@ NOT_PLAIN = {
     "chunks": request(extra=b"Transfer-Encoding: chunked\r\n"),
     "an upgrade": request(extra=b"Upgrade: h2c\r\n"),
     "an expectation": request(extra=b"Expect: 100-continue\r\n"),
-    "connection close": request(extra=b"Connection: close\r\n"),
+    "connection with two values": request(extra=b"Connection: close, keep-alive\r\n"),
     "a second token": request(extra=b"Authorization: b\r\n"),
     "a second token in small letters": request(extra=b"authorization: b\r\n"),
     "a second cursor": request(extra=b"If-None-Match: 0-0\r\n"),
@@ -185,8 +192,34 @@ def test_values_are_not_part_of_template(templates: RequestTemplates) -> None:
 def test_only_known_template_gets_response_from_memory(templates: RequestTemplates) -> None:
     assert templates.respond_from_memory(request(), b"date") is None
     templates.recognize(request())
-    assert templates.respond_from_memory(request(), b"date") == b"|a|1-1|date"
-    assert templates.respond_from_memory(request(b"Bearer other", b'"2-2"'), b"date") == b'|other|"2-2"|date'
+    assert templates.respond_from_memory(request(), b"date") == (b"|a|1-1|date", False)
+    assert templates.respond_from_memory(request(b"Bearer other", b'"2-2"'), b"date") == (b'|other|"2-2"|date', False)
+
+
+CLOSING = {
+    "Connection: close": request(extra=b"Connection: close\r\n"),
+    "Connection: Close": request(extra=b"Connection: Close\r\n"),
+    "HTTP/1.0": request().replace(b"HTTP/1.1", b"HTTP/1.0"),
+    "HTTP/1.0 and keep-alive": request(extra=b"Connection: keep-alive\r\n").replace(b"HTTP/1.1", b"HTTP/1.0"),
+}
+
+
+@pytest.mark.parametrize("name", CLOSING)
+def test_last_request_of_connection_is_recognized_beside_known_templates(name: str) -> None:
+    templates = RequestTemplates({TARGET: HttpHandler(True)})
+    templates.recognize(request())
+    for _ in range(2):
+        recognized = templates.recognize(CLOSING[name])
+        assert recognized is not None
+        assert recognized[3]
+    assert templates.respond_from_memory(CLOSING[name], b"date: now\r\n") == (
+        b"HTTP/1.1 200 OK\r\ndate: now\r\nconnection: close\r\n\r\nbody\r\n\r\n",
+        True,
+    )
+    assert templates.respond_from_memory(request(), b"date: now\r\n") == (
+        b"HTTP/1.1 200 OK\r\ndate: now\r\n\r\nbody\r\n\r\n",
+        False,
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Which polls the fast lane serves, and how. A poll that it leaves to the application changes nothing."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from restante.database.database import Database
 from restante.identity.devices.device_tokens import DeviceTokens
 from restante.identity.master_key import MasterKey
 from restante.identity.signing_keys import SigningKeys
+from restante.updates.devices import devices
 from restante.updates.polling.fast_poll import QUERIES_MAX, FastPoll
 from restante.web.fast_lane_api import WaitOwner
 from tests.defaults import new_device_tokens
@@ -23,8 +25,19 @@ class Connection(PollCall):
     def __init__(self) -> None:
         super().__init__()
         self.waits: tuple[WaitOwner, Any, float] | None = None
+        self.is_deferred = False
+        self.decided: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     thumbprint = None
+
+    def defer(self) -> None:
+        self.is_deferred = True
+
+    def accept(self) -> None:
+        self.decided.set_result("accepted")
+
+    def pass_on(self) -> None:
+        self.decided.set_result("passed on")
 
     def wait(self, owner: WaitOwner, parked: Any, seconds: float) -> None:
         self.waits = (owner, parked, seconds)
@@ -37,6 +50,7 @@ class FastLane:
         self.harness = harness
         self.device_id = device_id
         self.token = token.encode()
+        self.tokens = tokens
         self.handler = FastPoll(harness.poll, tokens)
 
     def poll(
@@ -191,3 +205,40 @@ async def test_poll_without_idle_response_takes_no_token(fast_lane: FastLane) ->
         True
     ] * BURST + [False]
     assert served(fast_lane.poll(b"", newest)).status == 429
+
+
+async def test_first_poll_of_a_token_is_served_after_its_verification(fast_lane: FastLane) -> None:
+    newest = await fast_lane.publish(1)
+    fast_lane.tokens.forget_all()
+    connection = served(fast_lane.poll(b"", newest))
+    assert connection.is_deferred
+    assert await asyncio.wait_for(connection.decided, 30) == "accepted"
+    assert (await connection.response()).status == 204
+    again = served(fast_lane.poll(b"", newest))
+    assert not again.is_deferred
+    assert again.status == 204
+
+
+async def test_first_poll_may_wait(fast_lane: FastLane) -> None:
+    newest = await fast_lane.publish(1)
+    fast_lane.tokens.forget_all()
+    connection = served(fast_lane.poll(b"wait=30", newest))
+    await asyncio.wait_for(connection.decided, 30)
+    assert connection.waits is not None
+    await fast_lane.publish(2)
+    assert subjects_of(await connection.response()) == [2]
+
+
+async def test_first_poll_of_a_revoked_device_is_passed_on(fast_lane: FastLane) -> None:
+    fast_lane.tokens.forget_all()
+    fast_lane.harness.database.write_now(devices.revoke, fast_lane.device_id)
+    connection = served(fast_lane.poll())
+    assert await asyncio.wait_for(connection.decided, 30) == "passed on"
+    assert not connection.is_finished
+
+
+async def test_first_poll_with_an_invalid_cursor_is_passed_on(fast_lane: FastLane) -> None:
+    fast_lane.tokens.forget_all()
+    connection = served(fast_lane.poll(b"", b"a-b"))
+    assert await asyncio.wait_for(connection.decided, 30) == "passed on"
+    assert not connection.is_finished

@@ -225,15 +225,14 @@ class CollectorClient(Client):
         is refused, the rest stays in the spool and the error is raised.
         """
         sent = 0
-        for kind in (ACK, SAFETY, TELEMETRY):
-            while True:
-                report = self._store.oldest(kind)
-                if report is None:
-                    break
-                await self._send(report)
-                self._store.remove(report)
-                sent += 1
-        return sent
+        while True:
+            # An ACK that is added meanwhile is sent next, however much telemetry waits.
+            report = self._store.next_report()
+            if report is None:
+                return sent
+            await self._send(report)
+            self._store.remove(report)
+            sent += 1
 
     async def _send(self, report: Report) -> None:
         try:

@@ -111,6 +111,10 @@ class CollectorStore:
                 )
             self._put(ACK, ack, command.command_id)
 
+    def executions_by_state(self) -> dict[str, int]:
+        """The number of remembered commands that were `started`, and have no result yet, and that are `finished`."""
+        return dict(self.state.rows("SELECT state, count(*) FROM commands GROUP BY state"))
+
     def forget_old(self) -> None:
         """Forget commands and nonces that no server dispatches any more."""
         before = time.time() - REMEMBERED_SECONDS
@@ -132,6 +136,11 @@ class CollectorStore:
             return None
         number, kind, command_id, body = found[0]
         return Report(number, kind, command_id, self._open(bytes(body)))
+
+    def next_report(self) -> Optional[Report]:
+        """The report to send next: an ACK before a safety event before telemetry, of each kind the oldest."""
+        found = (self.oldest(kind) for kind in KINDS)
+        return next((report for report in found if report is not None), None)
 
     def remove(self, report: Report) -> None:
         """Remove a report that the server has, or will never accept."""

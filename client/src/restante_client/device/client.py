@@ -16,13 +16,12 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, Union
 
 import msgspec
 
-from restante_client.calls import TIMEOUT_SECONDS, decode
+from restante_client.calls import PAUSE_SECONDS_MAX, TIMEOUT_SECONDS, decode
 from restante_client.clients import BlockingClient, Client, blocking_runtime
-from restante_client.device.bundles import OpenedBundle, open_bundle
 from restante_client.device.models import (
     NOTIFY_SCHEMA,
     AuthorityBundle,
@@ -32,11 +31,13 @@ from restante_client.device.models import (
     InstallConfig,
     Session,
     Signal,
+    without_nulls,
 )
 from restante_client.device.store import DeviceStore, StoredSession
 from restante_client.errors import (
     CursorExpired,
     EnrolmentRefused,
+    RestanteError,
     SessionEnded,
     StateError,
     Unauthorized,
@@ -51,6 +52,9 @@ from restante_client.runtime import (
     blocking_iterator,
 )
 
+if TYPE_CHECKING:
+    from restante_client.device.bundles import OpenedBundle
+
 SELF = "apiv1/devices/self/"
 SIGNALS_MAX = 100
 # Refresh a token that expires within this time, so that a request does not meet its end.
@@ -60,16 +64,22 @@ REFRESH_LOCK = "refresh"
 T = TypeVar("T")
 Handler = Callable[[Signal], Union[Awaitable[None], None]]
 ResyncHandler = Callable[[CursorExpired], Union[Awaitable[None], None]]
+Pause = Callable[[float, Optional[RestanteError]], Union[Awaitable[None], None]]
 
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """How a device calls. `resync` is called when the server cannot continue from the cursor: fetch the whole state."""
+    """How a device calls.
+
+    `resync` is called when the server cannot continue from the cursor: fetch the whole state. `pause` is called before
+    each poll instead of a wait, with the seconds to wait and the error of the last poll, if it failed.
+    """
 
     timeout_seconds: float = TIMEOUT_SECONDS
     limit: int = 20
     is_adaptive: bool = False
     resync: Optional[ResyncHandler] = None
+    pause: Optional[Pause] = None
     http: Optional[dict[str, Any]] = None
 
 
@@ -242,8 +252,10 @@ class DeviceClient(Client):
         """
         backoff = Backoff()
         next_poll = NextPoll(0.0, 0)
+        failure: Optional[RestanteError] = None
         while not self._is_stopped:
-            await self._runtime.sleep(next_poll.pause_seconds)
+            await self._pause(next_poll.pause_seconds, failure)
+            failure = None
             if self._is_stopped:
                 return
             started = time.monotonic()
@@ -254,6 +266,7 @@ class DeviceClient(Client):
                 next_poll = NextPoll(0.0, 0)
                 continue
             except (Unavailable, Unreachable) as error:
+                failure = error
                 next_poll = NextPoll(backoff.failed(getattr(error, "retry_after_seconds", None)), 0)
                 continue
             backoff.succeeded()
@@ -284,6 +297,12 @@ class DeviceClient(Client):
         """Use long polls for this time, because something is expected soon."""
         self._pacing.expect_until(time.monotonic() + seconds)
 
+    async def _pause(self, seconds: float, failure: Optional[RestanteError]) -> None:
+        if self._options.pause is not None:
+            await self._runtime.call(self._options.pause, seconds, failure)
+        else:
+            await self._runtime.sleep(seconds)
+
     async def _resync(self, error: CursorExpired) -> None:
         """Let the program fetch the whole state, then continue where the server says. Every later change follows."""
         if self._options.resync is not None:
@@ -298,17 +317,30 @@ class DeviceClient(Client):
         """The install config, or None if it still has the known version."""
         headers = {} if known_version is None else {"If-None-Match": f'"{known_version}"'}
         response = await self._call("GET", SELF + "install-config", headers=headers)
-        return None if response.status == 304 else _data(response, InstallConfig)
+        if response.status == 304:
+            return None
+        try:
+            found = decode(response, dict)["data"]
+            items = [without_nulls(item) for item in found["installs"]]
+            return msgspec.convert({**found, "installs": items}, InstallConfig)
+        except (KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
+            raise _unexpected(error) from None
 
     async def certificate(self, certificate_id: int) -> dict[str, Any]:
         """The names, serial, issuer, validity and PEM of a certificate, without the key."""
         found: dict[str, Any] = _data(await self._call("GET", f"{SELF}certificates/{certificate_id}"), dict)
         return found
 
+    async def sealed_bundle(self, certificate_id: int) -> CertificateBundle:
+        """A certificate with its private key, encrypted for this device: see `open_bundle`."""
+        return _data(await self._call("GET", f"{SELF}certificates/{certificate_id}/bundle"), CertificateBundle)
+
     async def certificate_bundle(self, certificate_id: int) -> OpenedBundle:
         """A certificate with its private key, decrypted with the key of this device."""
-        response = await self._call("GET", f"{SELF}certificates/{certificate_id}/bundle")
-        return open_bundle(_data(response, CertificateBundle), self._store.private_key)
+        # A device without certificates does not load the cryptography.
+        from restante_client.device.bundles import open_bundle
+
+        return open_bundle(await self.sealed_bundle(certificate_id), self._store.private_key)
 
     async def authority_bundle(self, ca_id: int) -> AuthorityBundle:
         """A certificate authority that this device must trust."""
@@ -386,6 +418,7 @@ class BlockingDeviceClient(BlockingClient[DeviceClient]):
     run = blocking(DeviceClient.run)
     install_config = blocking(DeviceClient.install_config)
     certificate = blocking(DeviceClient.certificate)
+    sealed_bundle = blocking(DeviceClient.sealed_bundle)
     certificate_bundle = blocking(DeviceClient.certificate_bundle)
     authority_bundle = blocking(DeviceClient.authority_bundle)
     report = blocking(DeviceClient.report)
@@ -404,9 +437,13 @@ def _data(response: Response, kind: type[T]) -> T:
     try:
         return msgspec.convert(decode(response, dict)["data"], kind)
     except (KeyError, TypeError, msgspec.ValidationError) as error:
-        raise Unreachable(f"the response is not what the protocol says: {error}") from None
+        raise _unexpected(error) from None
+
+
+def _unexpected(error: Exception) -> Unreachable:
+    return Unreachable(f"the response is not what the protocol says: {error}")
 
 
 def _interval(response: Response) -> Optional[float]:
     text = response.headers.get("X-Poll-Interval", "")
-    return float(text) if text.isascii() and text.isdigit() else None
+    return min(float(text), PAUSE_SECONDS_MAX) if text.isascii() and text.isdigit() else None

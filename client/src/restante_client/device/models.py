@@ -51,6 +51,11 @@ class DeviceDescription(msgspec.Struct, frozen=True, omit_defaults=True):
     app_version: str = ""
 
 
+def without_nulls(item: dict[str, Any]) -> dict[str, Any]:
+    """The fields that an item has. Operators may send null for a field that is not set."""
+    return {name: value for name, value in item.items() if value is not None}
+
+
 class InstallItem(msgspec.Struct, frozen=True):
     """One step of an install config."""
 

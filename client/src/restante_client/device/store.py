@@ -7,19 +7,23 @@ that were handled since, so that a device that stops in the middle of a response
 from __future__ import annotations
 
 import base64
+import os
 import time
 import uuid
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import msgspec
-from nacl.public import PrivateKey
 
 from restante_client.device.models import Session, Signal
 from restante_client.errors import StateError
 from restante_client.state import StateFolder
 
+if TYPE_CHECKING:
+    from nacl.public import PrivateKey
+
 KEY_FILE = "device.key"
+KEY_BYTES = 32
 # More than a server keeps for a device by default, so that a resync does not repeat signals.
 HANDLED_MAX = 2000
 
@@ -44,11 +48,21 @@ class DeviceStore:
     @property
     def private_key(self) -> PrivateKey:
         """The X25519 key of this device, created at the first use."""
-        text = self.state.key_file(KEY_FILE, base64.b64encode(bytes(PrivateKey.generate())) + b"\n")
+        from nacl.public import PrivateKey
+
+        return PrivateKey(self.private_key_bytes)
+
+    @property
+    def private_key_bytes(self) -> bytes:
+        """The 32 bytes of the X25519 key."""
+        text = self.state.key_file(KEY_FILE, base64.b64encode(os.urandom(KEY_BYTES)) + b"\n")
         try:
-            return PrivateKey(base64.b64decode(text))
-        except Exception as error:
-            raise StateError(f"{self.state.folder / KEY_FILE} is not a device key") from error
+            found = base64.b64decode(text, validate=False)
+        except ValueError:
+            found = b""
+        if len(found) != KEY_BYTES:
+            raise StateError(f"{self.state.folder / KEY_FILE} is not a device key")
+        return found
 
     @property
     def public_id(self) -> str:

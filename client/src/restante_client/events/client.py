@@ -130,6 +130,11 @@ class EventReceiver(Client):
     def store(self) -> EventStore:
         return self._store
 
+    @property
+    def has_errors(self) -> bool:
+        """Whether refused tokens wait to be reported with the next poll."""
+        return bool(self._errors)
+
     async def poll(self, *, is_immediate: bool = False) -> bool:
         """Poll once: acknowledge the stored events and store the new ones. Return whether the server has more."""
         acknowledged, errors = self._store.to_acknowledge(ACKNOWLEDGED_MAX), dict(self._errors)
@@ -181,11 +186,11 @@ class EventReceiver(Client):
                 continue
             backoff.succeeded()
             # What was just stored is acknowledged at once, not when the next event arrives.
-            is_immediate = has_more or bool(self._store.to_acknowledge(1)) or bool(self._errors)
+            is_immediate = has_more or bool(self._store.to_acknowledge(1)) or self.has_errors
             self._store.forget_old()
-        await self._acknowledge_at_end()
+        await self.acknowledge()
 
-    async def _acknowledge_at_end(self) -> None:
+    async def acknowledge(self) -> None:
         """Acknowledge what is stored, without new events. If it fails, the server delivers them again."""
         acknowledged = self._store.to_acknowledge(ACKNOWLEDGED_MAX)
         if acknowledged:
@@ -194,6 +199,12 @@ class EventReceiver(Client):
             except (Unavailable, Unreachable):
                 return
             self._store.set_acknowledged(acknowledged)
+
+    async def check(self) -> str:
+        """Get an access token and read the server's keys. Return the issuer. Changes nothing at the server."""
+        await self._access_token()
+        await self._public_keys(steady_seconds())
+        return (await self._server_metadata()).issuer
 
     async def _call_with_token(self, body: dict[str, Any], more_seconds: float) -> Any:
         for is_last in (False, True):
@@ -300,6 +311,13 @@ class BlockingEventReceiver(BlockingClient[EventReceiver]):
     def store(self) -> EventStore:
         return self.client.store
 
+    @property
+    def has_errors(self) -> bool:
+        """Whether refused tokens wait to be reported with the next poll."""
+        return self.client.has_errors
+
     poll = blocking(EventReceiver.poll)
+    acknowledge = blocking(EventReceiver.acknowledge)
+    check = blocking(EventReceiver.check)
     handle_stored = blocking(EventReceiver.handle_stored)
     run = blocking(EventReceiver.run)

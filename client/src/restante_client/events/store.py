@@ -66,6 +66,14 @@ class EventStore:
         with self.state.transaction() as database:
             database.execute("UPDATE events SET is_handled = 1 WHERE number = ?", (event.number,))
 
+    def waiting(self) -> dict[str, int]:
+        """The number of events that are stored, and that wait to be acknowledged and to be handled."""
+        (row,) = self.state.rows(
+            "SELECT count(*), (SELECT count(*) FROM events WHERE is_acknowledged = 0),"
+            " (SELECT count(*) FROM events WHERE is_handled = 0) FROM events"
+        )
+        return dict(zip(("stored", "to_acknowledge", "to_handle"), row))
+
     def forget_old(self) -> None:
         """Remove events that were acknowledged and handled long ago."""
         with self.state.transaction() as database:

@@ -120,7 +120,7 @@ def show(client: ClientArgument, data: DataOption = None, json: JsonOption = Fal
 
 @app.command("why")
 def why(client: ClientArgument, data: DataOption = None, json: JsonOption = False) -> None:
-    """Show why the token endpoint refused a client: the last time for each reason."""
+    """Show why the server refused a client: the last time for each reason."""
     with open_database(data) as database:
         found = database.read_now(refusals.last_refusals, client)
     if json:

@@ -129,6 +129,9 @@ class WakeCoordinator(SiteWaiters[Waiter]):
         # Site → its newest change that is not served yet.
         self._changes: dict[int, _Change] = {}
         self._expected: dict[int, _Expected] = {}
+        # Site → the newest change that another node has served. A node that found a change by scanning the stored
+        # messages may serve it before the message of the change itself arrives here.
+        self._served: dict[int, int] = {}
         self._woken_here: set[int] = set()
         # Sites whose due time has come, while this node gives another one a little time to publish that it claims.
         self._following: set[int] = set()
@@ -171,9 +174,10 @@ class WakeCoordinator(SiteWaiters[Waiter]):
         candidates = self._others.get(site_id, set()) | ({self._node} if is_waiting else set())
         to = to or (choose_node(candidates, commit_id) if candidates else "")
         if to == self._node:
+            self._stop_expecting(site_id, commit_id)
             if not self.wake(site_id):
                 self.pass_on(site_id)
-        elif is_waiting:
+        elif is_waiting and not self._is_served(site_id, commit_id):
             self._expect(site_id, commit_id, to)
 
     def handle_due(self, site_id: int) -> None:
@@ -257,6 +261,7 @@ class WakeCoordinator(SiteWaiters[Waiter]):
         """Messages of the other nodes may have been missed: forget what is known of them, and ask."""
         self._others.clear()
         self._expected.clear()
+        self._served.clear()
         self._changes.clear()
         self._following.clear()
         self._send(ReportWaiters())
@@ -267,9 +272,19 @@ class WakeCoordinator(SiteWaiters[Waiter]):
         self._send(NoWaiters())
 
     def _handle_served(self, site_id: int, commit_id: int) -> None:
+        self._stop_expecting(site_id, commit_id)
+        if commit_id > self._served.get(site_id, NO_COMMIT):
+            if len(self._served) >= SITES_MAX:
+                self._served.clear()
+            self._served[site_id] = commit_id
+
+    def _stop_expecting(self, site_id: int, commit_id: int) -> None:
         expected = self._expected.get(site_id)
         if expected is not None and expected.commit_id <= commit_id:
             del self._expected[site_id]
+
+    def _is_served(self, site_id: int, commit_id: int) -> bool:
+        return NO_COMMIT < commit_id <= self._served.get(site_id, NO_COMMIT)
 
     def _handle_due_elsewhere(self, site_id: int, node: str) -> None:
         self._following.discard(site_id)

@@ -11,7 +11,13 @@ import re
 
 import psycopg
 
-from restante.database.errors import DatabaseError, DatabaseUnavailable, TransactionConflict, UniqueViolation
+from restante.database.errors import (
+    DatabaseError,
+    DatabaseUnavailable,
+    LockWaitEnded,
+    TransactionConflict,
+    UniqueViolation,
+)
 
 _PERMANENT = re.compile(
     r"authentication failed for user"
@@ -47,6 +53,8 @@ def translate_error(error: psycopg.Error, *, writable: bool) -> DatabaseError:
         return UniqueViolation(error.diag.constraint_name or message)
     if state.startswith("40"):
         return TransactionConflict(message)
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return LockWaitEnded(message)
     # 25006: a standby server, which accepts no writes.
     if isinstance(error, psycopg.OperationalError) or (writable and state == "25006"):
         return DatabaseUnavailable(message)

@@ -46,10 +46,12 @@ SET default_transaction_isolation = 'read committed';
 SET default_transaction_read_only = off;
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
 """
-# For the writers of a node, whose locks other nodes wait for. A node that is frozen in a transaction is idle in it: the
-# server ends the transaction before the others give up waiting for its locks (lock_timeout). Statements of honest work
-# are short; one that is not must not keep its locks for ever.
+# For the writers of a node, whose locks other nodes wait for. A node that is frozen in a transaction is idle in it, and
+# the server ends the transaction. Its other transactions that wait for the same lock have given up before that
+# (lock_timeout is shorter), so they do not get the lock in turn; a writer that is not frozen tries again. Statements of
+# honest work are short; one that is not must not keep its locks for ever.
 _SERVING = """
+SET lock_timeout = '2s';
 SET idle_in_transaction_session_timeout = '3s';
 SET statement_timeout = '60s'
 """

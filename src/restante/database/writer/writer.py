@@ -42,6 +42,7 @@ from restante.database.errors import (
     DatabaseError,
     DatabaseUnavailable,
     LockHeld,
+    LockWaitEnded,
     TransactionConflict,
     UniqueViolation,
 )
@@ -58,6 +59,9 @@ FOREIGN_COMMIT_CHECK_SECONDS = 0.1
 NEVER = float("-inf")
 # How often a write that conflicts with other transactions is run, in all.
 RUNS_MAX = 5
+# How long the writes of one transaction wait for locks, in all their runs. Each run waits for less: see `_SERVING` in
+# postgres/session.py.
+LOCK_SECONDS = 10.0
 
 CommitListener = Callable[[list[object]], None]
 # Called as the last step of each transaction that has commit events.
@@ -209,8 +213,11 @@ class Writer:
                 self._check_foreign_commit(conn)
                 self._foreign_check_at = time.monotonic() + FOREIGN_COMMIT_CHECK_SECONDS
 
-    def _run_together(self, conn: EngineConnection, works: Sequence[_Work], runs: int = 1) -> None:
+    def _run_together(
+        self, conn: EngineConnection, works: Sequence[_Work], runs: int = 1, lock_end: float | None = None
+    ) -> None:
         """Run all in one transaction. If one fails after it changed rows, run each in its own transaction."""
+        lock_end = time.monotonic() + LOCK_SECONDS if lock_end is None else lock_end
         failed: dict[_Work, BaseException] = {}
         postponed: list[_Work] = []
         try:
@@ -240,6 +247,9 @@ class Writer:
             # BaseException: not even SystemExit may end this thread, as other writes wait for it. It is raised in the
             # caller that waits for this write.
             self._roll_back(conn)
+            if isinstance(error, LockWaitEnded) and time.monotonic() < lock_end:
+                self._run_together(conn, works, runs, lock_end)
+                return
             self._run_alone(conn, [each for work in works for each in work.split()], error, runs)
             return
         for work in works:

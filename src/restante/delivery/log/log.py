@@ -163,9 +163,19 @@ def _head(row: Row | None) -> LogHead:
     return LogHead(Position(row["newest_ms"], row["newest_n"]), trimmed, Position(row["earliest_ms"], trimmed.n + 1))
 
 
+def read_heads(conn: Connection, device_ids: Iterable[int]) -> dict[int, LogHead]:
+    """The heads of many devices, in one statement; the result lacks devices without any signal."""
+    devices = _encode(sorted(set(device_ids))).decode()
+    return {row["device_id"]: _head(row) for row in conn.all(SQL.heads, devices=devices)}
+
+
 def read(conn: Connection, device_id: int, cursor: Position | None, limit: int) -> LogSlice:
     """Read the signals after the cursor; without a cursor, the newest ones."""
-    head = read_head(conn, device_id)
+    return read_with_head(conn, device_id, read_head(conn, device_id), cursor, limit)
+
+
+def read_with_head(conn: Connection, device_id: int, head: LogHead, cursor: Position | None, limit: int) -> LogSlice:
+    """As `read`, with the head that the same snapshot has."""
     if cursor is None:
         newest = conn.all(SQL.read_newest, device_id=device_id, limit=limit)
         return LogSlice(head, [_entry(row) for row in reversed(newest)])

@@ -2,6 +2,11 @@
 -- The head of a device's log.
 SELECT newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms FROM device_update_heads WHERE device_id = :device_id
 
+-- name: heads
+-- The heads of several devices' logs.
+SELECT device_id, newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms FROM device_update_heads
+WHERE device_id IN (SELECT value FROM json_each(:devices))
+
 -- name: lock_heads
 -- The heads of several devices, to be advanced. SQLite has one writer, which needs no lock.
 SELECT device_id, newest_ms, newest_n, trimmed_ms, trimmed_n, earliest_ms FROM device_update_heads

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from restante.core.cursor import Position
+from restante.core.cursor import LogHead, Position
 from restante.core.errors import CursorExpired
 from restante.database.connection import Connection
 from restante.database.database import Database
@@ -22,6 +22,8 @@ logger = structlog.get_logger()
 BATCH_MAX = 256
 
 ReadResult = LogSlice | Exception
+# Of a device that never got a signal.
+_NO_HEAD = LogHead()
 
 
 class ReadRequest(msgspec.Struct, frozen=True):
@@ -74,9 +76,11 @@ def resolve(request: ReadRequest, result: ReadResult) -> None:
 
 def read_batch(conn: Connection, batch: list[ReadRequest]) -> list[ReadResult]:
     results: list[ReadResult] = []
+    heads = log.read_heads(conn, (request.device_id for request in batch))
     for request in batch:
+        head = heads.get(request.device_id, _NO_HEAD)
         try:
-            results.append(log.read(conn, request.device_id, request.cursor, request.limit))
+            results.append(log.read_with_head(conn, request.device_id, head, request.cursor, request.limit))
         except CursorExpired as expired:
             results.append(expired)
     return results

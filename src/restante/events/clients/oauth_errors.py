@@ -14,7 +14,7 @@ from restante.core.errors import NotAuthenticated, RestanteError
 _CODES = {429: "temporarily_unavailable", 500: "server_error", 503: "temporarily_unavailable"}
 
 
-# Why the token endpoint refuses a client.
+# Why the token endpoint, or a route that needs an access token, refuses a client.
 RefusalReason = Literal[
     "unknown_client",
     "suspended",
@@ -29,6 +29,10 @@ RefusalReason = Literal[
     "scope",
     "request",
     "rate_limited",
+    "token",
+    "token_expired",
+    "token_certificate",
+    "token_scope",
 ]
 
 

@@ -1,4 +1,5 @@
-"""Refusals of clients by the token endpoint: one log line each, a counter by reason, and the last ones for operators.
+"""Refusals of clients, by the token endpoint and by the routes that need a token: one log line each, a counter by
+reason, and the last ones for operators.
 
     refused request ──▶ log line · counter ──▶ memory ──every few seconds──▶ one row for each client and reason
 
@@ -7,20 +8,24 @@ writes nothing to the database, and unknown clients have no row, so strangers ca
 """
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import get_args
 
 import msgspec
 import structlog
 
+from restante.core.address_group import address_group
 from restante.core.errors import RestanteError, TooManyRequests
 from restante.core.iso_time import iso
+from restante.core.token_bucket import TokenBuckets
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.errors import DatabaseError
 from restante.database.queries import queries_beside
 from restante.events.clients import clients
 from restante.events.clients.oauth_errors import InvalidClient, InvalidScope, RefusalReason
+from restante.identity.clients.refused_token import ClientRefusal
 
 SQL = queries_beside(__file__)
 
@@ -31,6 +36,9 @@ INTERVAL_SECONDS = 2.0
 WAITING_MAX = 1000
 CLIENT_ID_CHARACTERS_MAX = 128
 DETAIL_CHARACTERS_MAX = 300
+# Log lines of refused tokens, for each sender.
+LOG_LINES_PER_MINUTE = 10
+SENDERS_MAX = 100_000
 
 
 # For refusals whose response says only that authentication failed.
@@ -47,7 +55,7 @@ EXPLANATIONS: dict[RefusalReason, str] = {
 }
 
 
-class ClientRefusal(msgspec.Struct, frozen=True):
+class RefusalSummary(msgspec.Struct, frozen=True):
     """All refusals of a client for one reason; `detail` and `address` are those of the last one."""
 
     reason: str
@@ -81,13 +89,28 @@ class Refusals:
         self._database = database
         self.counts: dict[str, int] = dict.fromkeys(get_args(RefusalReason), 0)
         self._waiting: dict[tuple[str, str], _Waiting] = {}
+        self._log_lines = TokenBuckets(LOG_LINES_PER_MINUTE / 60, LOG_LINES_PER_MINUTE, SENDERS_MAX)
 
     def record(self, client_id: str | None, error: RestanteError, address: str | None) -> None:
+        """Record a refused request for a token. The token endpoint refuses senders that fail too often."""
         reason = reason_of(error)
-        detail = _detail(error, reason)[:DETAIL_CHARACTERS_MAX]
+        self._record(client_id, reason, _detail(error, reason), address)
+
+    def record_token(self, refusal: ClientRefusal) -> None:
+        """Record a request whose token was refused. Such requests are not limited, but the log lines of a sender are,
+        so that it cannot fill the log."""
+        sender = hash(address_group(refusal.address))
+        is_logged = self._log_lines.acquire(sender, time.monotonic()) == 0.0
+        self._record(refusal.client_id, refusal.reason, refusal.detail, refusal.address, is_logged=is_logged)
+
+    def _record(
+        self, client_id: str | None, reason: RefusalReason, detail: str, address: str | None, *, is_logged: bool = True
+    ) -> None:
+        detail = detail[:DETAIL_CHARACTERS_MAX]
         self.counts[reason] += 1
         known_text = client_id if client_id and _is_plain(client_id) else None
-        log.warning("client refused", client_id=known_text, reason=reason, detail=detail, address=address)
+        if is_logged:
+            log.warning("client refused", client_id=known_text, reason=reason, detail=detail, address=address)
         if known_text is None:
             return
         waiting = self._waiting.get((known_text, reason))
@@ -113,11 +136,11 @@ class Refusals:
             log.error("refusals of clients not stored", error=str(error))
 
 
-def last_refusals(conn: Connection, client_id: str) -> list[ClientRefusal]:
+def last_refusals(conn: Connection, client_id: str) -> list[RefusalSummary]:
     """The refusals of a client, the latest first; raise NotFound if there is no such client."""
     rows = conn.all(SQL.refusals, client=clients.get(conn, client_id).id)
     return [
-        ClientRefusal(
+        RefusalSummary(
             row["reason"], row["count"], row["detail"], row["address"], iso(row["first_at"]), iso(row["last_at"])
         )
         for row in rows

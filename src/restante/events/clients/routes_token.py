@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 
+from restante.core.address_group import address_group
 from restante.core.errors import NotAuthenticated, RestanteError, TooManyRequests
 from restante.core.token_bucket import TokenBuckets
 from restante.database.connection import Connection
@@ -28,7 +29,7 @@ from restante.identity.clients import client_tokens
 from restante.identity.clients.client_certificates import ClientCertificate
 from restante.identity.clients.scopes import SCOPES
 from restante.web.client_cert import ClientCertificates
-from restante.web.origin import address_of
+from restante.web.origin import peer_address_of
 from restante.web.request import ApiRequest, read_body
 from restante.web.response import ApiResponse
 from restante.web.routes import Access, RequestBody, ResponseInfo, Route, RouteGroup
@@ -123,7 +124,7 @@ class TokenRoutes:
         """Form-encoded: `grant_type=client_credentials`, and `scope` for less than all scopes of the client."""
         outcome = "failed"
         try:
-            granted = await self._grant_unless_limited(request.http)
+            granted = await self._grant_unless_limited(request)
             outcome = "granted"
             return RESPONSE_FORMAT.success(granted)
         except RestanteError as error:
@@ -172,9 +173,9 @@ class TokenRoutes:
         endpoints = {"token_endpoint": mtls_url + TOKEN_PATH, "events_endpoint": mtls_url + options.events_path}
         return {"mtls_endpoint_aliases": endpoints}
 
-    async def _grant_unless_limited(self, request: Request) -> TokenResponse:
-        certificate = self._client_certificates.of_request(request)
-        sender = hash(certificate.thumbprint if certificate else address_of(request))
+    async def _grant_unless_limited(self, request: ApiRequest) -> TokenResponse:
+        certificate = self._client_certificates.of_request(request.http)
+        sender = hash(certificate.thumbprint if certificate else address_group(request.address))
         wait = self._failures.wait(sender, time.monotonic())
         if wait > 0:
             # Counted only: a sender that goes on and on must not fill the log.
@@ -187,11 +188,12 @@ class TokenRoutes:
             raise
 
     def _is_private(self, request: Request) -> bool:
-        is_encrypted = request.scope["scheme"] == "https" or self._client_certificates.is_trusted(address_of(request))
-        return is_encrypted or self._options.is_development
+        is_encrypted = request.scope["scheme"] == "https"
+        is_behind_proxy = self._client_certificates.is_trusted(peer_address_of(request))
+        return is_encrypted or is_behind_proxy or self._options.is_development
 
-    async def _grant(self, request: Request, certificate: ClientCertificate | None) -> TokenResponse:
-        options = self._options
+    async def _grant(self, api_request: ApiRequest, certificate: ClientCertificate | None) -> TokenResponse:
+        options, request = self._options, api_request.http
         if not self._is_private(request):
             raise OAuthError("event polling is not offered in plain HTTP beyond this machine")
         form = await read_form(request)
@@ -208,7 +210,7 @@ class TokenRoutes:
         try:
             return await self._grant_to(token_request)
         except RestanteError as error:
-            self._refusals.record(claimed_client_id(token_request), error, address_of(request))
+            self._refusals.record(claimed_client_id(token_request), error, api_request.address)
             raise
 
     async def _grant_to(self, request: TokenRequest) -> TokenResponse:

@@ -15,7 +15,7 @@ from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 from restante.events.clients import clients, refusals
 from restante.events.clients.clients import EventClient
-from restante.events.clients.refusals import ClientRefusal
+from restante.events.clients.refusals import RefusalSummary
 from restante.events.publishing import client_status
 from restante.events.publishing.client_status import ClientStatusDetail
 
@@ -54,7 +54,7 @@ class ClientExplanation(msgspec.Struct, frozen=True, kw_only=True):
     oldest_at: str | None
     delivered_at: str | None
     last_poll_at: str | None
-    last_refusal: ClientRefusal | None
+    last_refusal: RefusalSummary | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _Facts:
     client: EventClient
     polled_ms: int | None
     counts: ClientStatusDetail
-    refusal: ClientRefusal | None
+    refusal: RefusalSummary | None
     delivered_ms: int | None
     hidden_until_ms: int | None
     hidden: int

@@ -4,10 +4,10 @@ INSERT INTO client_access_tokens (token_hash, client, scope, thumbprint, created
 VALUES (:token_hash, :client, :scope, :thumbprint, :now_ms, :expires_at)
 
 -- name: find_token
--- The owner of an unexpired token whose client is not suspended.
-SELECT t.client, c.client_id, t.scope, t.thumbprint, t.expires_at
+-- The owner of a token, also of one that has expired or whose client is suspended.
+SELECT t.client, c.client_id, t.scope, t.thumbprint, t.expires_at, c.suspended_at
 FROM client_access_tokens AS t JOIN event_clients AS c ON c.id = t.client
-WHERE t.token_hash = :token_hash AND t.expires_at > :now_ms AND c.suspended_at IS NULL
+WHERE t.token_hash = :token_hash
 
 -- name: delete_tokens_of
 -- Ends every token of a client.

@@ -4,14 +4,18 @@ A token names a registered client by `client_id` and grants no more than that cl
 the server cannot enforce is refused: the binding is never ignored.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
+from restante.core.errors import InvalidToken
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import queries_beside
 from restante.identity.callers import ClientCaller
+from restante.identity.clients.refused_token import RefusedToken, TokenRefusal
 from restante.identity.jwt.issuers import ExternalIssuers
 from restante.identity.jwt.jwts import check_external_issuer, check_times, parse_token, refuse
 
@@ -38,18 +42,26 @@ class ExternalClients:
 
     async def verify(self, token: bytes, now: float) -> ClientCaller:
         """The calling client; raises NotAuthenticated if the token is refused. Does not check the certificate."""
-        claims = await self._verified_claims(token, now)
-        thumbprint = _bound_thumbprint(claims)
-        caller = await self._database.read(find_client, claims)
-        if caller is None:
-            refuse("its client is not registered here, or suspended")
-        return caller._replace(thumbprint=thumbprint)
-
-    async def _verified_claims(self, token: bytes, now: float) -> ClientTokenClaims:
         signed, claims = parse_token(token, ClientTokenClaims)
         await check_external_issuer(signed, self._issuers, claims.iss, claims.aud)
-        check_times(claims.exp, claims.nbf, now)
-        return claims
+        # From here on it is certain which client the issuer named.
+        with _refusing(claims, "token_expired"):
+            check_times(claims.exp, claims.nbf, now)
+        with _refusing(claims, "token_certificate"):
+            thumbprint = _bound_thumbprint(claims)
+        caller = await self._database.read(find_client, claims)
+        with _refusing(claims, "suspended"):
+            if caller is None:
+                refuse("its client is not registered here, or suspended")
+        return caller._replace(thumbprint=thumbprint)
+
+
+@contextmanager
+def _refusing(claims: ClientTokenClaims, reason: TokenRefusal) -> Iterator[None]:
+    try:
+        yield
+    except InvalidToken as error:
+        raise RefusedToken(error.message, reason, claims.client_id) from None
 
 
 def find_client(conn: Connection, claims: ClientTokenClaims) -> ClientCaller | None:

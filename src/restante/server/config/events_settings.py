@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from restante.core.events.addresses import PUBLIC_ONLY, AllowedTargets
-from restante.events.clients import client_keys
 from restante.events.publishing.catalogue import SUPPORTED_BY_DEFAULT
 from restante.events.signing.jws import ALGORITHMS
 from restante.identity.clients.scopes import POLLING_SCOPES, SUBSCRIPTION_SCOPES
 from restante.identity.jwt.issuers import ExternalIssuer
 from restante.server.config.protocol_setting_types import (
+    AUTO,
     AssertionAlgorithms,
     EventTypes,
     FinancialId,
@@ -31,7 +31,6 @@ from restante.server.config.setting_types import (
 )
 
 _SSF_EVENTS = CommaList(SUPPORTED_BY_DEFAULT)
-_ASSERTION_ALGORITHMS = CommaList(client_keys.ALGORITHMS)
 _POLLING_SCOPES = CommaList(POLLING_SCOPES)
 _SUBSCRIPTION_SCOPES = CommaList(SUBSCRIPTION_SCOPES)
 
@@ -48,15 +47,17 @@ class EventsSettings:
         int, Integer(1, 3600), "The longest lifetime of a client's signed assertion."
     ] = 3600
     client_assertion_audience: Annotated[
-        Literal["issuer-or-token-endpoint", "issuer"],
-        Choice(("issuer-or-token-endpoint", "issuer")),
-        "What the `aud` of a client's assertion may be: the public URL, and by default also the token endpoint.",
-    ] = "issuer-or-token-endpoint"
+        Literal["auto", "issuer", "issuer-or-token-endpoint"],
+        Choice(("auto", "issuer", "issuer-or-token-endpoint")),
+        "What the `aud` of a client's assertion may be: the public URL, or also the token endpoint, which many "
+        "libraries name; auto: the public URL; both if only this machine can reach the server.",
+    ] = "auto"
     client_assertion_algorithms: Annotated[
         CommaList[str],
         AssertionAlgorithms(),
-        "The accepted algorithms of clients' assertions. FAPI 2.0 excludes RS256, which many libraries use by default.",
-    ] = _ASSERTION_ALGORITHMS
+        "The accepted algorithms of clients' assertions. FAPI 2.0 excludes RS256, which many libraries use by default; "
+        "auto: PS256, ES256 and EdDSA; RS256, too, if only this machine can reach the server.",
+    ] = AUTO
     token_failures_per_minute: Annotated[
         int,
         Integer(1, 100_000),

@@ -10,6 +10,7 @@ from restante.core.backoff import RETRY_SECONDS_MAX, Backoff, PollBackoff
 from restante.core.events.push_outcome import PushRules
 from restante.delivery.outbox.dispatcher import DispatcherOptions
 from restante.events.api_versions import ApiPaths
+from restante.events.clients import client_keys
 from restante.events.clients.access import AccessOptions
 from restante.events.component import EventsOptions
 from restante.events.inbox.inbox import InboxOptions
@@ -24,6 +25,7 @@ from restante.events.signing.signer import SignerOptions
 from restante.events.ssf.options import SharedSignalsOptions
 from restante.events.ssf.streams import StreamRules
 from restante.identity.devices.device_codes import DeviceCodeLimits
+from restante.server.config.protocol_setting_types import AUTO
 from restante.server.config.settings import Settings
 from restante.updates.component import UpdatesOptions
 from restante.updates.polling.poll import PollOptions
@@ -116,8 +118,10 @@ def commands_options(settings: Settings, *, is_shared: bool = False) -> Commands
 def access_options(settings: Settings) -> AccessOptions:
     has_tls = settings.tls_certificate is not None
     is_public = (settings.public_url or "").startswith("https://")
+    # Only programs on this machine reach it, with or without TLS.
+    is_local = settings.listen.is_loopback and not settings.trusted_proxies and not is_public
     is_plain = not has_tls and not settings.trusted_proxies
-    is_development = is_plain and settings.listen.is_loopback and not is_public
+    is_development = is_plain and is_local
     return AccessOptions(
         base_url=base_url(settings),
         mtls_url=settings.mtls_url,
@@ -128,14 +132,21 @@ def access_options(settings: Settings) -> AccessOptions:
         or (settings.bound_tokens == "auto" and not is_development),
         token_seconds=settings.client_token_seconds,
         assertion_seconds_max=settings.client_assertion_seconds_max,
-        assertion_algorithms=settings.client_assertion_algorithms,
-        is_token_endpoint_audience=settings.client_assertion_audience == "issuer-or-token-endpoint",
+        assertion_algorithms=_assertion_algorithms(settings, is_local=is_local),
+        is_token_endpoint_audience=settings.client_assertion_audience == "issuer-or-token-endpoint"
+        or (settings.client_assertion_audience == "auto" and is_local),
         failures_per_minute=settings.token_failures_per_minute,
         events_path=events_paths(settings).preferred + "/events",
         events_max=settings.events_max,
         events_wait_seconds=settings.events_wait_seconds,
         set_signing_alg=settings.event_signing_alg,
     )
+
+
+def _assertion_algorithms(settings: Settings, *, is_local: bool) -> tuple[str, ...]:
+    if settings.client_assertion_algorithms != AUTO:
+        return settings.client_assertion_algorithms
+    return tuple(alg for alg in client_keys.ALGORITHMS if is_local or alg != "RS256")
 
 
 def signing_options(settings: Settings, *, is_shared: bool = False) -> SigningOptions:

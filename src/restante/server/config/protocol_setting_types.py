@@ -76,12 +76,17 @@ class Scopes:
         return scopes
 
 
+AUTO: CommaList[str] = CommaList(["auto"])
+
+
 @dataclass(frozen=True, slots=True)
 class AssertionAlgorithms:
-    expected: str = "algorithms, with commas between them: " + ", ".join(ALGORITHMS)
+    expected: str = "auto, or algorithms with commas between them: " + ", ".join(ALGORITHMS)
 
     def parse(self, raw: object, /) -> CommaList[str]:
         algorithms = CommaList(dict.fromkeys(split_list(raw)))
+        if algorithms == AUTO:
+            return AUTO
         if not algorithms or not set(algorithms) <= set(ALGORITHMS):
             raise ValueError
         return algorithms

@@ -121,6 +121,11 @@ class ServerSettings:
         NetworkList(),
         "Proxies that terminate TLS: only their `Client-Cert` header is trusted.",
     ] = _NO_NETWORKS
+    forwarded_header: Annotated[
+        Literal["none", "x-forwarded-for", "forwarded"],
+        Choice(("none", "x-forwarded-for", "forwarded")),
+        "The header in which `trusted_proxies` name the address of a sender. Only if the proxy writes it itself.",
+    ] = "none"
     mtls_url: Annotated[
         str | None, PublicUrl(), "The URL for clients with certificates, if it is not the public URL."
     ] = None
@@ -143,6 +148,16 @@ class ServerSettings:
         float, Number(0.1, 86_400), "How long an idle connection stays open for the next request of the client."
     ] = 75.0
     body_bytes_max: Annotated[int, Integer(1024, 1_073_741_824), "The largest request body."] = 1_048_576
+    idempotency_keys_per_caller_max: Annotated[
+        int,
+        Integer(1, 1_000_000_000),
+        "How many idempotency keys of a caller are kept, of all callers four times as many; the oldest go first.",
+    ] = 1_000_000
+    idempotency_bytes_per_caller_max: Annotated[
+        int,
+        Integer(1, 1_099_511_627_776),
+        "How many bytes of responses are kept with a caller's idempotency keys, of all callers four times as many.",
+    ] = 536_870_912
     shutdown_seconds: Annotated[
         float,
         Number(0, 600),

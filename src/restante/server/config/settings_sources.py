@@ -213,6 +213,8 @@ def _conflicts(settings: Settings) -> Iterable[str]:
         yield "tls_client_ca: expected together with tls_certificate and tls_key"
     if settings.client_crl is not None and settings.tls_client_ca is None:
         yield "client_crl: expected together with tls_client_ca; behind a proxy, the proxy checks certificates"
+    if settings.forwarded_header != "none" and not settings.trusted_proxies:
+        yield "forwarded_header: expected together with trusted_proxies, whose header counts"
     if settings.events_base and settings.events_base == settings.events_base_v3:
         yield f"events_base and events_base_v3: expected two different paths, got {settings.events_base} for both"
     for issuer in settings.authorization_servers:

@@ -9,7 +9,8 @@ A refused connection stays open for a moment, to be told 503 when its request ar
 or so few descriptors are left, that it is told at once: `told_now`.
 
 Descriptors are numbered from the lowest free number, so the number of a new one shows how many are in use, whoever uses
-them. The last ones are a reserve for the database, for monitoring and for refusals.
+them. The last ones are a reserve for the database, for monitoring and for refusals. Reading the number of a connection
+costs a system call, so while many are left only some connections are checked.
 
 Invariant: every `enter` is followed by one `leave`. Does not know HTTP.
 """
@@ -28,6 +29,9 @@ log = structlog.get_logger()
 REFUSED_MAX = 1000
 LOG_SECONDS = 60.0
 NO_LIMIT = 1 << 62
+# How many connections may be admitted between two checks of descriptors, at most and as a share of those left.
+UNCHECKED_MAX = 64
+UNCHECKED_SHARE = 4
 _MAPPED = bytes(10) + b"\xff\xff"
 
 # The part of an address that shares a bound: all of an IPv4 address, the first 64 bits of an IPv6 address.
@@ -63,11 +67,18 @@ class ConnectionLimits:
         self._is_trusted_proxy = is_trusted_proxy
         self._close_idle = close_idle
         self._by_address: dict[AddressKey, int] = {}
+        self._unchecked_left = 0
         self._next_log = dict.fromkeys(self.refused, 0.0)
 
     def set_descriptor_limit(self, limit: int) -> None:
         self.descriptor_limit = limit
         self.descriptor_reserve = descriptor_reserve(limit)
+        self._unchecked_left = 0
+
+    def needs_descriptor(self) -> bool:
+        """Whether `enter` must be given the descriptor of the next connection. If not, that may be 0."""
+        self._unchecked_left -= 1
+        return self._unchecked_left < 0
 
     def key_of(self, address: str) -> AddressKey | None:
         """The key under which connections from the address are counted; None: they are not."""
@@ -83,6 +94,8 @@ class ConnectionLimits:
         if of_address >= self.per_address_max:
             return self._refuse("address", descriptor, key)
         free = self.descriptor_limit - self.descriptor_reserve
+        if descriptor:
+            self._unchecked_left = min(UNCHECKED_MAX, (free - descriptor) // UNCHECKED_SHARE)
         if self.admitted >= self.connections_max or descriptor >= free:
             if not self._close_idle():
                 return self._refuse("descriptors" if descriptor >= free else "connections_max", descriptor, None)

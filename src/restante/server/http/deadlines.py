@@ -31,7 +31,8 @@ class Deadlines:
     def __init__(self, now: float) -> None:
         # The time of the last tick, for callers that need no more precision than a slot.
         self.now = now
-        self._slots: dict[int, list[HasDeadline]] = {}
+        # By slot; dictionaries, because they keep the order and an object leaves in one step.
+        self._slots: dict[int, dict[HasDeadline, None]] = {}
         self._next = int(now / SLOT_SECONDS)
 
     @property
@@ -43,6 +44,16 @@ class Deadlines:
         """Check the object at its present deadline, if that is earlier than its next check."""
         if timed.due != NEVER:
             self._schedule(timed, timed.due)
+
+    def remove(self, timed: HasDeadline) -> None:
+        """Watch the object no longer. It would leave by itself, but it and all that it holds would stay until then."""
+        timed.due = REMOVED
+        slot = self._slots.get(timed.slot)
+        if slot is not None:
+            slot.pop(timed, None)
+            if not slot:
+                del self._slots[timed.slot]
+        timed.slot = -1
 
     def tick(self, now: float) -> None:
         """Fire all deadlines that have passed. Called about once per slot; a late call catches up."""
@@ -72,4 +83,4 @@ class Deadlines:
         slot = max(self._next, int(due / SLOT_SECONDS) + 1)
         if timed.slot == -1 or slot < timed.slot:
             timed.slot = slot
-            self._slots.setdefault(slot, []).append(timed)
+            self._slots.setdefault(slot, {})[timed] = None

@@ -33,7 +33,7 @@ from restante.server.http.connection_limits import AddressKey, ConnectionLimits,
 from restante.server.http.deadlines import NEVER, REMOVED, SLOT_SECONDS, Deadlines
 from restante.server.http.idle_connections import IdleConnections
 from restante.server.http.post_templates import IncompleteBody, PostTemplates
-from restante.server.http.request_templates import END, RequestTemplates
+from restante.server.http.request_templates import END, RequestTemplates, closing
 from restante.web.client_cert import EXTENSION, ClientCertificates
 from restante.web.fast_lane_api import WaitOwner
 from restante.web.response import ApiResponse
@@ -107,6 +107,25 @@ def fast_lane_class(shared: FastLaneState) -> type[HttpToolsProtocol]:
 
 class _FastLaneProtocol(BoundedHttpProtocol):
     shared: FastLaneState
+
+    # Class attributes are the initial values: a connection that only polls sets few of them.
+    due = NEVER
+    slot = -1
+    _has_uvicorn_state = False  # the state of uvicorn's protocol exists
+    _is_within_message = False  # uvicorn's parser has started a request and not finished it
+    _is_awaiting_response = False  # a fast request waits for its response
+    _closes = False  # the connection closes after that response
+    _is_refused = False
+    _address: AddressKey | None = None
+    _verdict: Verdict | None = None  # about this connection, while it is counted
+    _first_due = 0.0
+    _is_idle = True  # between two requests, without the state of uvicorn's protocol
+    _deferred_request = b""  # a fast request whose handler has not decided yet whether it serves it
+    _is_deferred = False
+    _partial_request = b""  # a fast request whose body is incomplete
+    _pipelined = b""  # bytes after a fast request that has no response yet
+    _owner: WaitOwner | None = None
+    _parked: Any = None
     _thumbprint: str | EllipsisType | None = ...  # not read yet
 
     def __init__(
@@ -117,21 +136,8 @@ class _FastLaneProtocol(BoundedHttpProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         shared = self.shared
-        shared.config, shared.server_state, shared.app_state, shared.loop = config, server_state, app_state, _loop
-        self.due = NEVER
-        self.slot = -1
-        self._has_uvicorn_state = False  # the state of uvicorn's protocol exists
-        self._is_within_message = False  # uvicorn's parser has started a request and not finished it
-        self._is_awaiting_response = False  # a fast request waits for its response
-        self._is_refused = False
-        self._address: AddressKey | None = None
-        self._verdict: Verdict | None = None  # about this connection, while it is counted
-        self._first_due = 0.0
-        self._is_idle = True  # between two requests, without the state of uvicorn's protocol
-        self._partial_request = b""  # a fast request whose body is incomplete
-        self._pipelined = b""  # bytes after a fast request that has no response yet
-        self._owner: WaitOwner | None = None
-        self._parked: Any = None
+        if shared.server_state is not server_state:
+            shared.config, shared.server_state, shared.app_state, shared.loop = config, server_state, app_state, _loop
 
     # Callbacks of the transport.
 
@@ -142,7 +148,9 @@ class _FastLaneProtocol(BoundedHttpProtocol):
         verdict = self._verdict
         if verdict is None:
             address = transport.get_extra_info("peername")
-            verdict = self.enter(address[0] if address else "", transport.get_extra_info("socket").fileno())
+            needs_descriptor = shared.limits.needs_descriptor()
+            descriptor = transport.get_extra_info("socket").fileno() if needs_descriptor else 0
+            verdict = self.enter(address[0] if address else "", descriptor)
         self.due = self._first_due = time.monotonic() + shared.header_seconds
         if verdict is not Verdict.admitted:
             self._is_refused = True
@@ -161,9 +169,12 @@ class _FastLaneProtocol(BoundedHttpProtocol):
             else:
                 response = shared.templates.respond_from_memory(data, date_line)
             if response is not None:
-                self.transport.write(response)
+                self.transport.write(response[0])
                 shared.fast_requests += 1
-                self._stay_idle_until(shared.deadlines.now + shared.keep_alive_seconds)
+                if response[1]:
+                    self._close_after_response()
+                else:
+                    self._stay_idle_until(shared.deadlines.now + shared.keep_alive_seconds)
                 return
             self._is_idle = False
         if self._is_awaiting_response:
@@ -210,7 +221,7 @@ class _FastLaneProtocol(BoundedHttpProtocol):
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.due = REMOVED
+        self.shared.deadlines.remove(self)
         self.leave()
         if self._owner is not None:
             owner, self._owner = self._owner, None
@@ -241,10 +252,31 @@ class _FastLaneProtocol(BoundedHttpProtocol):
     # The interface for fast handlers, `FastConnection` of web/fast_lane_api.py.
 
     def send(self, response: ApiResponse) -> None:
-        self._write(response_bytes(response, self.shared.current_date_line()))
+        data = response_bytes(response, self.shared.current_date_line())
+        self._write(closing(data) if self._closes else data)
+
+    def defer(self) -> None:
+        self._is_deferred = True
+
+    def accept(self) -> None:
+        self._is_deferred, self._deferred_request = False, b""
+        self.shared.fast_requests += 1
+
+    def pass_on(self) -> None:
+        data, self._deferred_request = self._deferred_request, b""
+        self._is_deferred = self._is_awaiting_response = self._closes = False
+        if self.due == REMOVED:
+            return
+        self._pass_to_uvicorn(data)
+        if self.shared.is_closing:
+            self.shutdown()
+        elif self._pipelined:
+            self._read_pipelined()
 
     def wait(self, owner: WaitOwner, parked: Any, seconds: float) -> None:
-        if self._is_awaiting_response:
+        if self.due == REMOVED:  # the client disconnected while the handler decided
+            owner.disconnect(parked)
+        elif self._is_awaiting_response:
             self._owner, self._parked = owner, parked
             self.due = time.monotonic() + seconds
             self.shared.deadlines.watch(self)
@@ -273,12 +305,20 @@ class _FastLaneProtocol(BoundedHttpProtocol):
         shared = self.shared
         self._is_idle = not self._has_uvicorn_state and not self._is_refused
         self._stay_idle_until(shared.deadlines.now + shared.keep_alive_seconds)
-        if shared.is_closing:
-            self.transport.close()
+        if shared.is_closing or self._closes:
+            self._close_after_response()
         elif self._pipelined:
-            pipelined, self._pipelined = self._pipelined, b""
-            self.transport.resume_reading()
-            self.data_received(pipelined)
+            self._read_pipelined()
+
+    def _read_pipelined(self) -> None:
+        pipelined, self._pipelined = self._pipelined, b""
+        self.transport.resume_reading()
+        self.data_received(pipelined)
+
+    def _close_after_response(self) -> None:
+        # The deadline stays: a client that does not read its response keeps the connection no longer than that.
+        self._is_idle = False
+        self.transport.close()
 
     def _stay_idle_until(self, due: float) -> None:
         self.due = due
@@ -305,13 +345,16 @@ class _FastLaneProtocol(BoundedHttpProtocol):
             self._partial_request = data
             return True
         self._partial_request = b""
-        handler, query, headers = request
+        handler, query, headers, self._closes = request
         self._is_awaiting_response = True
         self.due = NEVER
         if handler(query, headers, self):
-            shared.fast_requests += 1
+            if self._is_deferred:
+                self._deferred_request = data
+            else:
+                shared.fast_requests += 1
             return True
-        self._is_awaiting_response = False
+        self._is_awaiting_response = self._closes = False
         return False
 
     def _buffer(self, data: bytes) -> None:

@@ -24,7 +24,11 @@ from restante.server.http.request_templates import (
     PLAIN_HEAD_BYTES_MAX,
     TEMPLATE_BYTES_MAX,
     TEMPLATES_MAX,
-    VERSION,
+    VERSION_LENGTH,
+    VERSIONS,
+    FastResponse,
+    closes_connection,
+    closing,
     parse_plain_headers,
 )
 from restante.web.fast_lane_api import FastConnection, FastPost, FastPostHandler, PollPost, PollPostHandler
@@ -37,8 +41,8 @@ _CONTENT_LENGTH = b"\r\nContent-Length: "
 _HANDLER_HEADERS = frozenset([b"authorization", b"content-length", b"content-type", b"host", b"connection"])
 _BEARER_LENGTH = len(BEARER)
 
-# Like FastRequest: the handler, an empty query, and the headers for the handler.
-PostRequest = tuple[Callable[[bytes, dict[bytes, bytes], FastConnection], bool], bytes, dict[bytes, bytes]]
+# Like FastRequest, with an empty query.
+PostRequest = tuple[Callable[[bytes, dict[bytes, bytes], FastConnection], bool], bytes, dict[bytes, bytes], bool]
 HeaderCheck = Callable[[dict[bytes, bytes]], bool]
 
 
@@ -56,24 +60,35 @@ class PostTemplates:
             {AUTHORIZATION: b"authorization", _CONTENT_LENGTH: b"content-length"}, _HANDLER_HEADERS
         )
         self._body_bytes_max = min(body_bytes_max, BODY_BYTES_MAX)
-        self._posts = [(post.before_name, post.behind_name + VERSION, post.handler) for post in posts]
+        self._posts = [
+            (post.before_name, post.behind_name + version, post.handler) for post in posts for version in VERSIONS
+        ]
         self._post_header_templates = templates
-        self._polls = {poll.line + VERSION: (poll, _poll_templates(poll)) for poll in polls}
+        self._polls = {
+            poll.line + version: (poll, templates)
+            for poll, templates in ((poll, _poll_templates(poll)) for poll in polls)
+            for version in VERSIONS
+        }
         self._correlations = list(
             dict.fromkeys(spelling for poll in polls for spelling in _spellings(poll.correlation))
         )
         self._poll_lines = tuple(line + LINE for line in self._polls)
-        # Whole requests without token and correlation id: the handler and the body.
-        self._repeated_polls: dict[bytes, tuple[PollPostHandler, bytes]] = {}
+        # Whole requests without token and correlation id: the handler, the body, whether the connection closes.
+        self._repeated_polls: dict[bytes, tuple[PollPostHandler, bytes, bool]] = {}
 
-    def respond_from_memory(self, data: bytes, date_line: bytes, lane: FastConnection) -> bytes | None:
+    def respond_from_memory(self, data: bytes, date_line: bytes, lane: FastConnection) -> FastResponse | None:
         """Return the response to a repeated poll, if its handler needs no I/O for it."""
         found = self._repeated_template(data) if data.startswith(self._poll_lines) else None
         if found is None:
             return None
         template, token, correlation = found
         known = self._repeated_polls.get(template)
-        return None if known is None else known[0].idle_response(known[1], token, correlation, date_line, lane)
+        if known is None:
+            return None
+        response = known[0].idle_response(known[1], token, correlation, date_line, lane)
+        if response is None:
+            return None
+        return (closing(response), True) if known[2] else (response, False)
 
     def recognize(self, data: bytes) -> PostRequest | IncompleteBody | None:
         line_end, head_end = data.find(LINE), data.find(END)
@@ -82,9 +97,10 @@ class PostTemplates:
         if found is None or not 0 <= head_end <= PLAIN_HEAD_BYTES_MAX:
             return None
         handler, name, templates = found
-        headers = templates.headers(data, line_end, head_end)
-        if headers is None:
+        plain = templates.headers(data, line_end, head_end)
+        if plain is None:
             return None
+        headers, closes = plain
         body = data[head_end + len(END) :]
         length = int(headers[b"content-length"])
         if length > self._body_bytes_max:
@@ -93,12 +109,12 @@ class PostTemplates:
             return IncompleteBody.wait if len(body) < length else None
         poll = self._polls.get(line)
         if poll is not None and poll[0].handler.is_repeated(body):
-            self._remember(data, headers, poll[0], body)
+            self._remember(data, headers, poll[0], body, closes)
 
         def handle(_query: bytes, headers: dict[bytes, bytes], lane: FastConnection) -> bool:
             return handler(name, body, headers, lane)
 
-        return handle, b"", headers
+        return handle, b"", headers, closes
 
     def __len__(self) -> int:
         """The number of remembered templates of requests that are not polls."""
@@ -134,7 +150,7 @@ class PostTemplates:
                 return template, data[token:token_end], data[value:end]
         return data[:token] + data[token_end:], data[token:token_end], None
 
-    def _remember(self, data: bytes, headers: dict[bytes, bytes], poll: PollPost, body: bytes) -> None:
+    def _remember(self, data: bytes, headers: dict[bytes, bytes], poll: PollPost, body: bytes, closes: bool) -> None:
         found = self._repeated_template(data)
         if found is None or len(found[0]) > TEMPLATE_BYTES_MAX:
             return
@@ -144,7 +160,7 @@ class PostTemplates:
             return
         if len(self._repeated_polls) >= TEMPLATES_MAX:
             self._repeated_polls.clear()
-        self._repeated_polls[found[0]] = (poll.handler, body)
+        self._repeated_polls[found[0]] = (poll.handler, body, closes)
 
 
 class _HeaderTemplates:
@@ -157,29 +173,30 @@ class _HeaderTemplates:
         self._removed_names = frozenset(removed.values())
         self._names = names
         self._accepts = accepts
-        self._templates: set[bytes] = set()
+        # Whether the connection closes after a request with that template.
+        self._templates: dict[bytes, bool] = {}
 
-    def headers(self, data: bytes, start: int, end: int) -> dict[bytes, bytes] | None:
-        """Return the headers for the handler, or None if the request is not plain."""
-        template, found = data[start:end], {}
+    def headers(self, data: bytes, start: int, end: int) -> tuple[dict[bytes, bytes], bool] | None:
+        """Return the headers for the handler, and whether the connection closes; None if the request is not plain."""
+        template, found = data[start - VERSION_LENGTH : end], {}
         for spelling, name in self._removed.items():
             before, is_there, rest = template.partition(spelling)
             if is_there:
                 found[name], line, behind = rest.partition(LINE)
                 template = before + spelling + line + behind
-        if template in self._templates:
-            return found if _is_length(found.get(b"content-length", b"")) else None
+        closes = self._templates.get(template)
+        if closes is not None:
+            return (found, closes) if _is_length(found.get(b"content-length", b"")) else None
         headers = self._parse(data[: end + len(END)], start)
+        if headers is None:
+            return None
+        closes = closes_connection(data[start - VERSION_LENGTH : start], headers)
         # A value in a header with another spelling is part of the template, but the handler needs it.
-        if (
-            headers is not None
-            and len(template) <= TEMPLATE_BYTES_MAX
-            and headers.keys() & self._removed_names == found.keys()
-        ):
+        if len(template) <= TEMPLATE_BYTES_MAX and headers.keys() & self._removed_names == found.keys():
             if len(self._templates) >= TEMPLATES_MAX:
                 self._templates.clear()
-            self._templates.add(template)
-        return headers
+            self._templates[template] = closes
+        return headers, closes
 
     def __len__(self) -> int:
         return len(self._templates)

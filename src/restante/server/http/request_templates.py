@@ -4,6 +4,8 @@ A request is recognized only if it is complete and fully understood: a request l
 short list, each at most once, no body, and no bytes after it. For any other request the result is None, and a real
 parser handles it.
 
+A request of HTTP/1.0, or with `Connection: close`, is the last one of its connection: `closes`. Its response says so.
+
 The requests of a fleet differ in two values only, the token and the cursor. The template of a request is the request
 without these values. A template is checked once and remembered; the next request with that template costs a few
 searches in C. A template with a cursor in its query would not occur again, and is not remembered.
@@ -26,7 +28,8 @@ PLAIN_LINES_MAX = 50
 
 LINE = b"\r\n"
 END = b"\r\n\r\n"
-VERSION = b" HTTP/1.1"
+VERSIONS = (b" HTTP/1.1", b" HTTP/1.0")
+VERSION_LENGTH = 9
 # Control characters that no request may contain; tabs and line ends are allowed.
 CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 AUTHORIZATION = b"\r\nAuthorization: "
@@ -37,6 +40,7 @@ _BEARER_LENGTH = len(BEARER)
 _IF_NONE_MATCH_LENGTH = len(_IF_NONE_MATCH)
 
 # The headers that a fast request may have: those that the handler gets, and those that are ignored.
+_CONNECTION_VALUES = (b"keep-alive", b"close")
 HANDLER_HEADERS = frozenset([b"authorization", b"if-none-match", b"host", b"connection"])
 _IGNORED_HEADERS = frozenset(
     [
@@ -53,16 +57,19 @@ _IGNORED_HEADERS = frozenset(
 )
 
 
-# The handler, the query, and the headers for the handler.
-FastRequest = tuple[FastHandler, bytes, dict[bytes, bytes]]
+# The handler, the query, the headers for the handler, and whether the connection closes after the response.
+FastRequest = tuple[FastHandler, bytes, dict[bytes, bytes], bool]
+# All bytes of a response, and whether the connection closes after it.
+FastResponse = tuple[bytes, bool]
+_CLOSE_LINE = b"\r\nconnection: close"
 
 
 class RequestTemplates:
     def __init__(self, handlers: Mapping[bytes, FastHandler]) -> None:
         self._handlers = handlers
-        self._templates: dict[bytes, tuple[FastHandler, bytes]] = {}
+        self._templates: dict[bytes, tuple[FastHandler, bytes, bool]] = {}
 
-    def respond_from_memory(self, data: bytes, date_line: bytes) -> bytes | None:
+    def respond_from_memory(self, data: bytes, date_line: bytes) -> FastResponse | None:
         """Return the response to a request with a known template, if its handler needs no I/O for it."""
         start = data.find(BEARER)
         if start < 0:
@@ -71,15 +78,19 @@ class RequestTemplates:
         token_end = data.find(LINE, token)
         cursor_start = data.find(_IF_NONE_MATCH, start)
         if cursor_start < 0:
+            cursor = cursor_end = 0
             known = self._templates.get(data[: token - 7] + data[token_end:])
-            return None if known is None else known[0].idle_response(known[1], data[token:token_end], b"", date_line)
-        cursor = cursor_start + _IF_NONE_MATCH_LENGTH
-        cursor_end = data.find(LINE, cursor)
-        # The removed value starts with the scheme, so the scheme is not part of the template.
-        known = self._templates.get(data[: token - 7] + data[token_end:cursor] + data[cursor_end:])
+        else:
+            cursor = cursor_start + _IF_NONE_MATCH_LENGTH
+            cursor_end = data.find(LINE, cursor)
+            # The removed value starts with the scheme, so the scheme is not part of the template.
+            known = self._templates.get(data[: token - 7] + data[token_end:cursor] + data[cursor_end:])
         if known is None:
             return None
-        return known[0].idle_response(known[1], data[token:token_end], data[cursor:cursor_end], date_line)
+        response = known[0].idle_response(known[1], data[token:token_end], data[cursor:cursor_end], date_line)
+        if response is None:
+            return None
+        return (closing(response), True) if known[2] else (response, False)
 
     def recognize(self, data: bytes) -> FastRequest | None:
         start = data.find(AUTHORIZATION)
@@ -96,7 +107,7 @@ class RequestTemplates:
         known = self._templates.get(template)
         if known is not None:
             headers = {b"authorization": data[value:end], b"if-none-match": data[cursor_value:cursor_end]}
-            return known[0], known[1], headers
+            return known[0], known[1], headers, known[2]
         request = self._parse(data)
         if request is not None:
             self._remember(template, request)
@@ -108,7 +119,7 @@ class RequestTemplates:
         template = data[:value] + data[end:]
         known = self._templates.get(template)
         if known is not None:
-            return known[0], known[1], {b"authorization": data[value:end]}
+            return known[0], known[1], {b"authorization": data[value:end]}, known[2]
         request = self._parse(data)
         # A cursor in a header with another spelling is part of the template, but the handler needs it.
         if request is not None and b"if-none-match" not in request[2]:
@@ -119,7 +130,7 @@ class RequestTemplates:
         if len(template) <= TEMPLATE_BYTES_MAX and b"cursor=" not in request[1]:
             if len(self._templates) >= TEMPLATES_MAX:
                 self._templates.clear()
-            self._templates[template] = request[:2]
+            self._templates[template] = (request[0], request[1], request[3])
 
     def __len__(self) -> int:
         """The number of remembered templates."""
@@ -127,14 +138,26 @@ class RequestTemplates:
 
     def _parse(self, data: bytes) -> FastRequest | None:
         end = data.find(LINE)
-        if data[end - len(VERSION) : end] != VERSION:
+        version = data[end - VERSION_LENGTH : end]
+        if version not in VERSIONS:
             return None
-        target, _, query = data[: end - len(VERSION)].partition(b"?")
+        target, _, query = data[: end - VERSION_LENGTH].partition(b"?")
         handler = self._handlers.get(target)
         if handler is None:
             return None
         headers = parse_plain_headers(data, end)
-        return None if headers is None else (handler, query, headers)
+        return None if headers is None else (handler, query, headers, closes_connection(version, headers))
+
+
+def closes_connection(version: bytes, headers: dict[bytes, bytes]) -> bool:
+    """Whether a plain request is the last one of its connection. uvicorn keeps no connection of HTTP/1.0 open."""
+    return version != VERSIONS[0] or headers.get(b"connection", b"").lower() == b"close"
+
+
+def closing(response: bytes) -> bytes:
+    """The response, as the last one of its connection."""
+    end = response.find(END)
+    return response[:end] + _CLOSE_LINE + response[end:]
 
 
 def parse_plain_headers(
@@ -158,6 +181,6 @@ def parse_plain_headers(
         if name not in names or name in headers or not colon:
             return None
         headers[name] = value.strip(b" \t")
-    if b"host" not in headers or headers.get(b"connection", b"keep-alive").lower() != b"keep-alive":
+    if b"host" not in headers or headers.get(b"connection", b"close").lower() not in _CONNECTION_VALUES:
         return None
     return headers

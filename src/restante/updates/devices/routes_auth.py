@@ -34,7 +34,7 @@ from restante.updates.devices.device_sessions import (
 )
 from restante.updates.response_format import REFRESH_ROTATED_KEY, RESPONSE_FORMAT
 from restante.web.access import AccessControl
-from restante.web.origin import address_of, user_agent_of
+from restante.web.origin import user_agent_of
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse
 from restante.web.routes import Access, Header, ResponseInfo, Route, RouteGroup
@@ -213,7 +213,7 @@ class AuthRoutes:
     ) -> DeviceStartResponse | DeviceStatusResponse | RegistrationReadyResponse | SessionReadyResponse:
         match body:
             case DeviceStartRequest():
-                return await self._start(request.http, body)
+                return await self._start(request, body)
             case DeviceVerifyRequest():
                 return await self._verify(request.http, body)
             case DevicePollRequest():
@@ -232,7 +232,7 @@ class AuthRoutes:
         self._access_control.refuse_foreign_origin(request.http)
         if isinstance(body, LogoutRequest):
             return await self._log_out(request.http)
-        signed_in = await self._sign_in.sign_in(body.email, body.password, address_of(request.http))
+        signed_in = await self._sign_in.sign_in(body.email, body.password, request.address)
         response = RESPONSE_FORMAT.success(LoginResponse(_user(signed_in.person)))
         return response.with_headers(self._cookie.issue(request.http, signed_in.token, self._sign_in.session_seconds))
 
@@ -241,8 +241,8 @@ class AuthRoutes:
         person = await self._access_control.person_of(request.http)
         return AuthStatus(person is not None, None if person is None else _user(person))
 
-    async def _start(self, request: Request, body: DeviceStartRequest) -> DeviceStartResponse:
-        address = address_of(request)
+    async def _start(self, request: ApiRequest, body: DeviceStartRequest) -> DeviceStartResponse:
+        address = request.address
         wait = self._starts.acquire(hash(address_group(address)), self._clock())
         if wait:
             raise TooManyRequests("too many devices start at once", retry_after_seconds=math.ceil(wait))
@@ -254,7 +254,7 @@ class AuthRoutes:
             interval_seconds=body.interval,
             expires_in=body.expires_in,
             address=address,
-            user_agent=user_agent_of(request),
+            user_agent=user_agent_of(request.http),
         )
         page = self._base_url + VERIFICATION_PATH
         return DeviceStartResponse(

@@ -25,7 +25,7 @@ from restante.updates.devices.devices import Device, DeviceDetails
 from restante.updates.devices.routes_auth import refresh_error
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.access import AccessControl
-from restante.web.origin import TEXT_LENGTH_MAX, address_of, user_agent_of
+from restante.web.origin import TEXT_LENGTH_MAX, user_agent_of
 from restante.web.request import ApiRequest
 from restante.web.routes import Access, Route, RouteGroup
 
@@ -163,7 +163,7 @@ def _details(request: ApiRequest, body: RegistrationRequest) -> DeviceDetails:
         model=body.model,
         app_version=body.app_version,
         name=body.name,
-        ip=body.ip if body.ip is not None else address_of(request.http),
+        ip=body.ip if body.ip is not None else request.address,
         user_agent=body.user_agent if body.user_agent is not None else user_agent_of(request.http),
     )
 

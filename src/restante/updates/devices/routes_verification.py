@@ -24,7 +24,6 @@ from restante.updates.devices.approval import Approval
 from restante.updates.devices.pages import PAGE, TAG, read_form, render
 from restante.updates.devices.routes_auth import VERIFICATION_PATH
 from restante.web.access import AccessControl
-from restante.web.origin import address_of
 from restante.web.request import ApiRequest
 from restante.web.response import HTML, NO_STORE, ApiResponse, html_response
 from restante.web.routes import Access, Header, Query, RequestBody, ResponseInfo, Route, RouteGroup, RouteOptions
@@ -131,7 +130,7 @@ class VerificationRoutes:
         user_code = form.get("user_code", "")[:CODE_LENGTH_MAX]
         email, password = form.get("email", ""), form.get("password", "")[:PASSWORD_LENGTH_MAX]
         try:
-            signed_in = await self._sign_in.sign_in(email, password, address_of(request.http))
+            signed_in = await self._sign_in.sign_in(email, password, request.address)
         except NotAuthenticated as error:
             return _sign_in_page(user_code, error.message, error.status)
         cookie = self._cookie.issue(request.http, signed_in.token, self._sign_in.session_seconds)

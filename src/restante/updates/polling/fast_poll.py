@@ -1,11 +1,14 @@
 """The updates poll in the fast lane. It returns False for a request that is not plain: the application serves it."""
 
+from collections.abc import Callable
+
 from restante.core.cursor import parse_if_none_match
 from restante.core.errors import BadInput, TooManyRequests
+from restante.identity.callers import DeviceCaller
 from restante.identity.devices.device_tokens import DeviceTokens
 from restante.updates.polling.poll import LIMIT_DEFAULT, LIMIT_MAX, WAIT_MAX_SECONDS, UpdatesPoll
 from restante.updates.polling.routes import poll_response
-from restante.web.fast_lane_api import FastConnection, LaneReply, bearer_token
+from restante.web.fast_lane_api import DeferringConnection, LaneReply, bearer_token
 
 TARGET = b"GET /apiv1/devices/self/updates"
 QUERIES_MAX = 1024
@@ -20,6 +23,7 @@ class FastPoll:
         self._poll = poll
         self._known = poll.waiters.known
         self._cached = tokens.cached
+        self._verify_soon = tokens.verify_soon
         self._queries: dict[bytes, _Query] = {b"": (None, LIMIT_DEFAULT, 0)}
 
     def idle_response(self, query: bytes, token: bytes, cursor: bytes, date_line: bytes) -> bytes | None:
@@ -40,19 +44,50 @@ class FastPoll:
             interval_seconds,
         )
 
-    def __call__(self, query: bytes, headers: dict[bytes, bytes], connection: FastConnection) -> bool:
+    def __call__(self, query: bytes, headers: dict[bytes, bytes], connection: DeferringConnection) -> bool:
         poll = self._poll
-        caller = self._cached(bearer_token(headers), poll.now)
+        token = bearer_token(headers)
+        caller = self._cached(token, poll.now)
         parsed = self._queries.get(query) or self._parse_query(query)
-        if caller is None or parsed is None:
+        if parsed is None:
             return False
-        device_id = caller[0]
+        if caller is None:
+            return self._verify_first(token, parsed, headers, connection)
+        return self._serve(caller[0], parsed, headers, connection)
+
+    def _verify_first(
+        self, token: bytes, parsed: _Query, headers: dict[bytes, bytes], connection: DeferringConnection
+    ) -> bool:
+        """As `__call__`, for a device that this server does not know yet, as after a restart."""
+
+        def then(caller: DeviceCaller | None) -> None:
+            # What cannot be served here has changed nothing: the application repeats all of it.
+            if caller is not None and self._serve(caller.device_id, parsed, headers, connection, connection.accept):
+                return
+            connection.pass_on()
+
+        if not self._verify_soon(token, then):
+            return False
+        connection.defer()
+        return True
+
+    def _serve(
+        self,
+        device_id: int,
+        parsed: _Query,
+        headers: dict[bytes, bytes],
+        connection: DeferringConnection,
+        accept: Callable[[], None] | None = None,
+    ) -> bool:
+        poll = self._poll
         cursor, limit, wait = parsed
         cursor = headers.get(b"if-none-match", cursor)
         if cursor is not None and self._known.get(device_id) != cursor:
             cursor = self._unquoted_cursor(device_id, cursor)
             if cursor is None:
                 return False
+        if accept is not None:
+            accept()
         try:
             poll.admit(device_id)
         except TooManyRequests as error:
