@@ -41,7 +41,6 @@ from restante.identity.grants import ALL_IDS, AllowedIds, Area, Role
 from restante.identity.people import sessions
 from restante.identity.people.sign_in import SignIn
 from restante.web.access import AccessControl
-from restante.web.origin import address_of
 from restante.web.paging import page_request_of
 from restante.web.request import ApiRequest
 from restante.web.response import NO_STORE, ApiResponse
@@ -111,7 +110,7 @@ class ConsoleRequest(ApiRequest):
     caller: Person
 
     def __init__(self, http: Request, person: Person, allowed: AllowedIds, parts: ConsoleParts, form: Form) -> None:
-        super().__init__(http, person, allowed)
+        super().__init__(http, person, allowed, parts.access_control.senders)
         self.parts = parts
         self.form = form
 
@@ -162,7 +161,7 @@ class ConsoleRequest(ApiRequest):
     def page(self, limit: int = 50) -> PageRequest:
         return PageRequest(min(limit, page_request_of(self).limit), page_request_of(self).after)
 
-    def address(self, **changed: Any) -> str:
+    def page_link(self, **changed: Any) -> str:
         """The address of this page with some parameters changed; None removes one. Paging begins anew."""
         given = {name: value for name, value in self.http.query_params.items() if name not in ("after", "done")}
         query = {name: value for name, value in {**given, **changed}.items() if value not in (None, "")}
@@ -199,7 +198,7 @@ class ConsoleRequest(ApiRequest):
         problem = ""
         if password:
             try:
-                await parts.sign_in.confirm(self.person.email, password, address_of(self.http), token)
+                await parts.sign_in.confirm(self.person.email, password, self.address, token)
                 return None
             except NotAuthenticated:
                 problem = "The password is wrong."

@@ -15,7 +15,6 @@ from restante.console.pages import (
 from restante.console.texts import done_text
 from restante.core.errors import NotAuthenticated, RetryLater
 from restante.identity.people import sessions
-from restante.web.origin import address_of
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse
 from restante.web.routes import Route
@@ -48,7 +47,7 @@ class SignInPages(PageSet):
         email = form.text("email", EMAIL_CHARACTERS_MAX)
         password = form.text("password", PASSWORD_CHARACTERS_MAX)
         try:
-            signed_in = await parts.sign_in.sign_in(email, password, address_of(request.http))
+            signed_in = await parts.sign_in.sign_in(email, password, request.address)
         except (NotAuthenticated, RetryLater) as error:
             text = error.message[:1].upper() + error.message[1:] + "."
             return self._page(request, next_path, text, email=email, status=error.status)

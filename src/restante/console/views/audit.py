@@ -53,7 +53,7 @@ class AuditPages(PageSet):
             page=page,
             filters=filters,
             verdict=verdict,
-            address=request.address,
+            address=request.page_link,
             values=dict(request.http.query_params),
             export_path=f"{EXPORT_PATH}/export",
             may_verify=request.may(None, Role.viewer),

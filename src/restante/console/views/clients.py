@@ -50,7 +50,7 @@ class ClientPages(PageSet):
             topics=(EVENTS, CLOCK),
             page=page,
             state_of=lambda status: _state(status, request.parts.rendering.now_ms()),
-            address=request.address,
+            address=request.page_link,
         )
 
     async def show(self, request: ConsoleRequest) -> ApiResponse:

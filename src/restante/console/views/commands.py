@@ -76,7 +76,7 @@ class CommandPages(PageSet):
             filters=filters,
             states=[state.value for state in State],
             types=list(COMMAND_TYPES),
-            address=request.address,
+            address=request.page_link,
             may_send=request.may(Area.commands, Role.operator),
         )
 
@@ -90,7 +90,7 @@ class CommandPages(PageSet):
             title="Approvals",
             topics=(COMMANDS,),
             page=page,
-            address=request.address,
+            address=request.page_link,
             may_approve=lambda command: request.may(Area.commands, Role.approver, command.site_id),
             is_own=lambda command: command.created_by in request.identities,
         )

@@ -67,7 +67,7 @@ class EventPages(PageSet):
             page=page,
             filters=filters,
             statuses=STATUSES,
-            address=request.address,
+            address=request.page_link,
             may_publish=request.may(Area.events, Role.operator),
         )
 

@@ -76,7 +76,7 @@ class JobPages(PageSet):
             page=page,
             state_wanted=state,
             states=STATES,
-            address=request.address,
+            address=request.page_link,
             percent=percent_of,
         )
 
@@ -100,7 +100,7 @@ class JobPages(PageSet):
             may_operate=Role.operator in roles,
             may_approve=Role.approver in roles and job.created_by != request.actor,
             path=f"{ROOT}{PATH}/{job_id}",
-            address=request.address,
+            address=request.page_link,
         )
 
     async def show_form(self, request: ConsoleRequest) -> ApiResponse:

@@ -58,7 +58,7 @@ class OutboxPages(PageSet):
             status=status,
             device_id=device_id,
             statuses=STATUSES,
-            address=request.address,
+            address=request.page_link,
             row_path=_row_path,
             may_retry=request.may(Area.updates, Role.operator),
         )

@@ -100,7 +100,7 @@ class SitePages(PageSet):
             topics=(COMMANDS, CLOCK),
             page=page,
             summaries=await request.read(_summaries, page.items),
-            address=request.address,
+            address=request.page_link,
             may_create=request.allowed.are_all and request.may(None, Role.admin),
         )
 
@@ -204,7 +204,7 @@ class SitePages(PageSet):
             measured=lambda record: _measured(record.record),
             is_silent=lambda each: _is_silent(each, request.parts.rendering.now_ms()),
             measurements=MEASUREMENTS,
-            address=request.address,
+            address=request.page_link,
             new_collector=new_collector,
             may_administer=is_admin,
             may_operate=request.may(Area.commands, Role.operator, site.id),

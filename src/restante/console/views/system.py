@@ -38,7 +38,7 @@ class SystemPages(PageSet):
             only_changed=only_changed,
             total=len(rows),
             changed=sum(row.is_changed for row in rows),
-            address=request.address,
+            address=request.page_link,
         )
 
     async def show_checks(self, request: ConsoleRequest) -> ApiResponse:
