@@ -1,4 +1,7 @@
-"""The device agent as a process against a real server: enrolment, configs, certificates, authorities, kill -9."""
+"""The device agent as a process against a real server: enrolment, configs, certificates, authorities, kill -9.
+
+RESTANTE_FAULT_KILLS sets how often the agent is killed; `make test` has time for only a few kills.
+"""
 
 import json
 import os
@@ -9,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,9 @@ from tests.client.person import Person, add_account
 
 pytestmark = pytest.mark.slow
 TIMEOUT_SECONDS = 60.0
+KILLS = int(os.environ.get("RESTANTE_FAULT_KILLS", "4"))
+KILLS_OF_AGENT_PER_KILL_OF_SERVER = 4
+SIGNALS_PER_KILL = 3
 
 
 @pytest.fixture(scope="module")
@@ -190,3 +197,40 @@ def test_agent_killed_while_it_applies_ends_the_same(agent: Agent) -> None:
     report = agent.last_report()["install.applied"]
     # The run was rolled back first, so the file was changed again.
     assert [step["result"] for step in report["steps"]] == ["done", "done", "done"]
+
+
+def test_signals_reach_their_handler_in_order_across_kills_of_both_ends(
+    agent: Agent, server: LocalServer, person: Person
+) -> None:
+    agent.enrol()
+    heard = agent.folder / "heard"
+    heard.touch()
+    handler = agent.folder / "handlers" / "shop.price"
+    handler.parent.mkdir()
+    handler.write_text(f"#!/bin/sh\ncat >> {heard}\n")
+    handler.chmod(0o755)
+    agent.config.write_text(agent.config.read_text() + f'[handlers]\nfolder = "{handler.parent}"\n')
+
+    def numbers() -> list[int]:
+        # The last line may be half written.
+        return [json.loads(line)["ref"]["number"] for line in heard.read_text().split("\n")[:-1]]
+
+    def is_heard(number: int) -> bool:
+        return number in numbers()
+
+    sent = 0
+    for kill in range(KILLS + 1):
+        with agent.start("run", stderr=subprocess.DEVNULL) as process:
+            try:
+                for _ in range(SIGNALS_PER_KILL):
+                    person.post(f"{agent.path}/signals", type="shop.price", ref={"number": sent})
+                    sent += 1
+                # Killed while it handles the first of them, except at the end.
+                last = sent - 1 if kill == KILLS else sent - SIGNALS_PER_KILL
+                wait_until(partial(is_heard, last))
+            finally:
+                process.kill()
+        if kill % KILLS_OF_AGENT_PER_KILL_OF_SERVER == 1:
+            server.kill()
+            server.start()
+    assert list(dict.fromkeys(numbers())) == list(range(sent))
