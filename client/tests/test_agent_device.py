@@ -164,6 +164,26 @@ class TestConfig:
         assert reason in made["error"]
         assert [(step["id"], step["result"]) for step in made["steps"]] == [("bad", "refused")]
 
+    def test_refused_config_is_tried_again_after_the_settings_have_changed(
+        self, agent: Agent, server: DeviceServer
+    ) -> None:
+        server.put_config({"id": "a", "type": "exec", "cmd": ["echo", "x"]})
+        assert agent.run() == 1
+        assert agent.run() == 0
+        assert len(server.reported("install.failed")) == 1
+        agent.file.write_text(agent.file.read_text().replace('"false"', '"false", "echo *"'))
+        assert agent.run() == 0
+        assert len(server.reported("install.applied")) == 1
+
+    def test_version_that_is_used_again_with_other_items_is_applied(self, agent: Agent, server: DeviceServer) -> None:
+        """The server was set up again, or restored from a backup."""
+        server.put_config({"id": "a", "type": "exec", "cmd": ["touch", str(agent.out / "a")]})
+        assert agent.run() == 0
+        server.config = None
+        server.put_config({"id": "b", "type": "exec", "cmd": ["touch", str(agent.out / "b")]})
+        assert agent.run() == 0
+        assert (agent.out / "b").exists()
+
     def test_config_with_a_wrong_hash_is_refused(self, agent: Agent, server: DeviceServer) -> None:
         server.put_config({"id": "a", "type": "exec", "cmd": "true && true"}, hash="AAAA")
         assert agent.run() == 1
