@@ -424,14 +424,21 @@ class TestOwnSignals:
 
 class TestServer:
     def test_reports_wait_for_the_server(self, agent: Agent, server: DeviceServer) -> None:
-        server.script("notify", Reply(503), error(400))
+        server.notify_error = error(503)
         server.put_config({"id": "a", "type": "exec", "cmd": "true && true"})
         assert agent.run() == 0
-        assert server.reports == []
+        server.notify_error = None
         assert agent.run() == 0
-        # The first batch was refused and dropped; the report of the second start follows.
-        assert {event["type"] for event in server.reports} <= {"agent_version", "install.applied"}
-        assert len(server.http.requests) > 0
+        types = [event["type"] for event in server.reports]
+        assert types == ["agent_version", "install.applied", "agent_version"]
+
+    def test_refused_reports_are_dropped(
+        self, agent: Agent, server: DeviceServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.notify_error = error(400)
+        assert agent.run() == 0
+        assert "reports refused and dropped" in [line["event"] for line in log_lines(capsys)]
+        assert status(agent, capsys)["reports_waiting"] == 0
 
     @pytest.mark.parametrize(
         ("answer", "code"), [(error(503), 4), (error(403), 3), (error(401), 3), (Reply(200, b"x"), 4)]
