@@ -37,7 +37,12 @@ class KeyPages(PageSet):
     async def show_list(self, request: ConsoleRequest) -> ApiResponse:
         page = await request.read(administration.list_keys, request.administrator, request.page())
         return request.render(
-            "keys/list.html", section="keys", title="API keys", page=page, address=request.page_link, status_of=status_of
+            "keys/list.html",
+            section="keys",
+            title="API keys",
+            page=page,
+            address=request.page_link,
+            status_of=status_of,
         )
 
     async def show_form(self, request: ConsoleRequest) -> ApiResponse:

@@ -35,7 +35,9 @@ class PeoplePages(PageSet):
 
     async def show_list(self, request: ConsoleRequest) -> ApiResponse:
         page = await request.read(administration.list_people, request.administrator, request.page())
-        return request.render("people/list.html", section="people", title="People", page=page, address=request.page_link)
+        return request.render(
+            "people/list.html", section="people", title="People", page=page, address=request.page_link
+        )
 
     async def show(self, request: ConsoleRequest) -> ApiResponse:
         return await self._page(request, await self._person(request))

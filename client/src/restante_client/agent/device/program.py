@@ -14,12 +14,15 @@ from typing import Any, Optional
 import httpx
 
 from restante_client import BlockingDeviceClient, DeviceCode, DeviceDescription, DeviceOptions
-from restante_client.agent.device import checks, plan
+from restante_client.agent.device import checks
 from restante_client.agent.device.config import DeviceConfig
-from restante_client.agent.device.consent import script_hash
+from restante_client.agent.device.config_work import identity_of
+from restante_client.agent.device.install import plan
+from restante_client.agent.device.install.consent import script_hash
+from restante_client.agent.device.parts import CONFIG
 from restante_client.agent.device.staging import Staging
 from restante_client.agent.device.store import AgentStore
-from restante_client.agent.device.worker import CONFIG, Worker
+from restante_client.agent.device.worker import Worker
 from restante_client.agent.program import Check, Command, ExitCode, Program, ProgramError
 from restante_client.agent.stopping import StoppableRuntime
 from restante_client.calls import CLIENT_VERSION
@@ -127,7 +130,7 @@ class DeviceProgram(Program[DeviceConfig]):
             sys.stdout.write(f"enrolled as device {device.store.device_id}\n")
         return ExitCode.done
 
-    def show(self, parsed: Namespace) -> ExitCode:
+    def show(self, _: Namespace) -> ExitCode:
         """Print the config that was fetched last, with what a person must know before approving it."""
         with _opened(self) as store:
             wanted = AgentStore(store.state).config("wanted")
@@ -141,7 +144,7 @@ class DeviceProgram(Program[DeviceConfig]):
                 sys.stdout.write(f"  after_update_script, SHA-256 {script_hash(wanted.after_update_script)}\n")
         return ExitCode.done
 
-    def apply(self, parsed: Namespace) -> ExitCode:
+    def apply(self, _: Namespace) -> ExitCode:
         """Approve the config that was fetched last, also if it failed before."""
         with _opened(self) as opened:
             store = AgentStore(opened.state)
@@ -149,7 +152,7 @@ class DeviceProgram(Program[DeviceConfig]):
             if wanted is None:
                 raise ProgramError("no install config was fetched yet")
             with store.state.transaction():
-                store.put("approved_version", wanted.version)
+                store.put("approved", identity_of(wanted))
                 store.put_task(CONFIG)
         if self.is_running():
             sys.stdout.write(f"version {wanted.version} is approved; the running agent applies it\n")
@@ -159,7 +162,7 @@ class DeviceProgram(Program[DeviceConfig]):
             worker.start()
             worker.work()
             result = AgentStore(device.store.state).get("result") or {}
-        sys.stdout.write(f"version {result.get('version')}: {result.get('result')}\n")
+        sys.stdout.write(f"version {wanted.version}: {result.get('result')}\n")
         return ExitCode.done if result.get("result") == "applied" else ExitCode.failed
 
 
