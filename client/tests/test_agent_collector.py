@@ -332,13 +332,13 @@ class TestProgram:
         self, config: Path, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["collector", "status", "--json", "--config", str(config)]) == 0
-        assert json.loads(capsys.readouterr().out)["running"] is False
+        assert json.loads(capsys.readouterr().out)["is_running"] is False
         server.add(polled(command()), Lost())
         assert main(["collector", "run", "--once", "--config", str(config)]) == 4
         capsys.readouterr()
         assert main(["collector", "status", "--json", "--config", str(config)]) == 0
         found = json.loads(capsys.readouterr().out)
-        assert (found["commands executed"], found["waiting ACKs"], found["waiting telemetry"]) == (1, 1, 1)
+        assert (found["commands_executed"], found["waiting_acks"], found["waiting_telemetry"]) == (1, 1, 1)
 
     def test_doctor_checks_files_server_and_miners(
         self,

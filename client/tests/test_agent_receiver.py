@@ -207,7 +207,7 @@ class TestProgram:
         assert [body.get("ack") for body in polls(server)] == [None, ["a", "b"], None, ["c"]]
         assert main(["receiver", "status", "--json", "--config", str(config)]) == 0
         found = json.loads(capsys.readouterr().out)
-        assert (found["stored"], found["to acknowledge"], found["to deliver"]) == (3, 0, 0)
+        assert (found["stored"], found["to_acknowledge"], found["to_deliver"]) == (3, 0, 0)
         assert stat.S_IMODE((tmp_path / "state" / "state.db").stat().st_mode) == 0o600
 
     def test_doctor_gets_a_token_and_checks_the_sink(

@@ -128,7 +128,7 @@ class CollectorProgram(Program[CollectorConfig]):
         return key
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"running": self.is_running(), "state": str(self.context.state)}
+        found: dict[str, Any] = {"server": self.config.server, "is_running": self.is_running()}
         if not self.context.has_state:
             return found
         store = CollectorStore(self.context.state, spool_bytes_max=0, spool_age_seconds_max=0)
@@ -139,12 +139,12 @@ class CollectorProgram(Program[CollectorConfig]):
             store.close()
         return {
             **found,
-            "commands executed": commands.get("finished", 0),
+            "commands_executed": commands.get("finished", 0),
             # Started and without a result: either being carried out now, or the program ended meanwhile.
-            "commands without result": commands.get("started", 0),
-            "waiting ACKs": waiting["ack"],
-            "waiting safety events": waiting["safety"],
-            "waiting telemetry": waiting["telemetry"],
+            "commands_without_result": commands.get("started", 0),
+            "waiting_acks": waiting["ack"],
+            "waiting_safety_events": waiting["safety"],
+            "waiting_telemetry": waiting["telemetry"],
         }
 
     def doctor(self) -> Iterator[Check]:
