@@ -84,6 +84,7 @@ class LocalServer:
 
     @property
     def log_path(self) -> Path:
+        """The log of the server, until `close`."""
         return Path(self._folder.name) / "server.log"
 
     def kill(self) -> None:
