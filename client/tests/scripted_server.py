@@ -1,6 +1,8 @@
 """A server that plays a script: each request gets the next step, and is recorded.
 
-A step is a response, or something that goes wrong: `Lost` (the request arrives, the response does not) or `Slow`.
+A step is a response, a function that makes one, or something that goes wrong: `Lost` (the request arrives, the
+response does not) or `Slow`.
+After the script every request gets the default step.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import socket
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Callable, Union
+from typing import Any, Callable, Optional, Union
 
 CODES = {400: 5000, 401: 5018, 403: 5022, 404: 5003, 429: 5013, 503: 50300}
 
@@ -57,8 +59,9 @@ def error(status: int, what: str = "no", *, code: int = 0, params: Any = None, *
 
 
 class ScriptedServer:
-    def __init__(self, *steps: Step) -> None:
+    def __init__(self, *steps: Step, default: Optional[Step] = None) -> None:
         self.steps = list(steps)
+        self.default = default or error(500, "the script is over")
         self.requests: list[Request] = []
         self._ended = threading.Event()
         outer = self
@@ -71,7 +74,7 @@ class ScriptedServer:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 request = Request(self.command, self.path, dict(self.headers.items()), body)
                 outer.requests.append(request)
-                step: Step = outer.steps.pop(0) if outer.steps else error(500, "the script is over")
+                step: Step = outer.steps.pop(0) if outer.steps else outer.default
                 if callable(step):
                     step = step(request)
                 if isinstance(step, Lost):

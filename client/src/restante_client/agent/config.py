@@ -57,6 +57,9 @@ class AgentConfig(Section, frozen=True, kw_only=True):
 
     def http_options(self) -> dict[str, Any]:
         """The options of the HTTP client that come from the file."""
+        if self.server.startswith("http://"):
+            # Nothing is verified without TLS: the certificates of all authorities need not be loaded.
+            return {"verify": False}
         if self.ca_file is None:
             return {}
         import ssl

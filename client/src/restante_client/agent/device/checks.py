@@ -9,13 +9,14 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 
 from restante_client.agent.device.handlers import problem_of
-from restante_client.agent.device.trust_stores import TrustStores
+from restante_client.agent.device.install.trust_stores import TrustStores
 from restante_client.agent.program import Check, checked
 from restante_client.device.store import KEY_FILE, DeviceStore
 from restante_client.state import DATABASE_FILE
@@ -36,9 +37,9 @@ def all_checks(program: DeviceProgram) -> Iterator[Check]:
             "NSS", lambda: _nss(program), "install certutil (libnss3-tools, nss-tools), or set trust.certutil"
         )
     for path in program.config.allow.paths:
-        yield checked(f"allow.paths {path}", lambda path=path: _writable(path), "create it, or let the agent write it")  # type: ignore[misc]
+        yield checked(f"allow.paths {path}", partial(_writable, path), "create it, or let the agent write it")
     for line in program.config.allow.commands:
-        yield checked(f"allow.commands {line}", lambda line=line: _program(program, line), "install it")  # type: ignore[misc]
+        yield checked(f"allow.commands {line}", partial(_program, program, line), "install it")
     if program.config.handlers.folder is not None:
         yield from _handlers(Path(program.config.handlers.folder))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Annotated, Literal, Optional
 
 from msgspec import Meta
 
 from restante_client.agent.config import AgentConfig, Section
-from restante_client.agent.device.windows import parse_window
+from restante_client.agent.device.install.windows import parse_window
 
 Mode = Annotated[str, Meta(pattern="^0?[0-7]{3}$")]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -69,7 +70,7 @@ class Allow(Section, frozen=True, kw_only=True):
     shell: Annotated[
         list[str],
         Meta(
-            description="Shell commands (`cmd` as a text) that are allowed, exactly as the item has them. `*` allows all."
+            description="Shell commands (`cmd` as a text) that are allowed, exactly as items have them. `*` allows all."
         ),
     ] = []
     environment: Annotated[
@@ -168,9 +169,19 @@ class DeviceConfig(AgentConfig, frozen=True, kw_only=True):
                 yield f"apply.windows[{number}]", f'times like "02:00-04:00" or "Sat,Sun 22:00-06:00", not {window!r}'
         if self.apply.auto_apply == "window" and not self.apply.windows:
             yield "apply.windows", 'at least one, since apply.auto_apply is "window"'
-        for number, path in enumerate([*self.allow.paths, *self.allow.sources]):
-            if ".." in path.split("/"):
-                field = f"allow.paths[{number}]" if number < len(self.allow.paths) else "allow.sources"
-                yield field, "a path without .."
+        for field, paths in (("allow.paths", self.allow.paths), ("allow.sources", self.allow.sources)):
+            for number, path in enumerate(paths):
+                if ".." in path.split("/"):
+                    yield f"{field}[{number}]", "a path without .."
+        for number, command in enumerate(self.allow.commands):
+            if not _words(command):
+                yield f"allow.commands[{number}]", f"words, with quotes in pairs, not {command!r}"
         if self.trust.update_command == []:
             yield "trust.update_command", "a command and its arguments"
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []

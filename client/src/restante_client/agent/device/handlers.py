@@ -15,8 +15,8 @@ from typing import Optional
 
 import msgspec
 
-from restante_client.agent.device import commands
 from restante_client.agent.device.config import Handlers
+from restante_client.agent.device.install import commands
 from restante_client.device.models import Signal
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -33,10 +33,19 @@ class SignalHandlers:
 
     def find(self, type: str) -> Optional[Path]:
         """The executable for a type of signals, or None."""
+        path = self._path(type)
+        return path if path is not None and problem_of(path) is None else None
+
+    def problem(self, type: str) -> Optional[str]:
+        """Why the file for a type of signals is not executed, or None if there is no such file."""
+        path = self._path(type)
+        return None if path is None else problem_of(path)
+
+    def _path(self, type: str) -> Optional[Path]:
         if self._config.folder is None or _NAME.fullmatch(type) is None:
             return None
         path = Path(self._config.folder) / type
-        return path if path.is_file() and problem_of(path) is None else None
+        return path if path.is_file() else None
 
     def run(self, path: Path, signal: Signal) -> commands.CommandResult:
         return commands.run(

@@ -14,12 +14,14 @@ from typing import Any, Optional
 import httpx
 
 from restante_client import BlockingDeviceClient, DeviceCode, DeviceDescription, DeviceOptions
-from restante_client.agent.device import checks, plan
+from restante_client.agent.device import checks
 from restante_client.agent.device.config import DeviceConfig
-from restante_client.agent.device.consent import script_hash
+from restante_client.agent.device.install import plan
+from restante_client.agent.device.install.consent import script_hash
+from restante_client.agent.device.parts import CONFIG
 from restante_client.agent.device.staging import Staging
 from restante_client.agent.device.store import AgentStore
-from restante_client.agent.device.worker import CONFIG, Worker
+from restante_client.agent.device.worker import Worker
 from restante_client.agent.program import Check, Command, ExitCode, Program, ProgramError
 from restante_client.agent.stopping import StoppableRuntime
 from restante_client.calls import CLIENT_VERSION
@@ -127,7 +129,7 @@ class DeviceProgram(Program[DeviceConfig]):
             sys.stdout.write(f"enrolled as device {device.store.device_id}\n")
         return ExitCode.done
 
-    def show(self, parsed: Namespace) -> ExitCode:
+    def show(self, _: Namespace) -> ExitCode:
         """Print the config that was fetched last, with what a person must know before approving it."""
         with _opened(self) as store:
             wanted = AgentStore(store.state).config("wanted")
@@ -141,7 +143,7 @@ class DeviceProgram(Program[DeviceConfig]):
                 sys.stdout.write(f"  after_update_script, SHA-256 {script_hash(wanted.after_update_script)}\n")
         return ExitCode.done
 
-    def apply(self, parsed: Namespace) -> ExitCode:
+    def apply(self, _: Namespace) -> ExitCode:
         """Approve the config that was fetched last, also if it failed before."""
         with _opened(self) as opened:
             store = AgentStore(opened.state)

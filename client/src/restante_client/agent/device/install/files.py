@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional
 
-from restante_client.agent.device.consent import AllowedPath, Refused
+from restante_client.agent.device.install.consent import AllowedPath, Refused
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

@@ -1,7 +1,7 @@
 """What came of each step of a run, and the reports that the server gets.
 
-A report is an event of `POST …/self/notify`. The server keeps whole events up to 16 KiB, so a report is bounded: steps
-that went well are left out first.
+A report is an event of `POST …/self/notify`. The server lists whole events of up to 2 KiB, so a report is bounded:
+steps that went well are left out first, and counted.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Optional
 
 from restante_client.device.models import InstallConfig, InstallItem
 
-REPORT_BYTES_MAX = 8 * 1024
-TEXT_MAX = 500
+REPORT_BYTES_MAX = 1900
+TEXT_MAX = 250
 DONE, UNCHANGED, FAILED, REFUSED, SKIPPED = "done", "unchanged", "failed", "refused", "skipped"
 WENT_WELL = (DONE, UNCHANGED, SKIPPED)
 
@@ -80,15 +80,16 @@ def run_report(
         made["error"] = outcome.error[:TEXT_MAX]
         made["rolled_back"] = not outcome.rollback_errors
     if outcome.rollback_errors:
-        made["rollback_errors"] = [text[:TEXT_MAX] for text in outcome.rollback_errors[:10]]
+        made["rollback_errors"] = [text[:TEXT_MAX] for text in outcome.rollback_errors[:3]]
     if restored:
-        made["restored"] = [each.as_event(has_output=False) for each in restored][:20]
+        made["restored"] = [each.as_event(has_output=False) for each in restored][:5]
     steps = [each.as_event(has_output=has_output) for each in outcome.steps]
+    counts = [each["result"] for each in steps]
+    made["counts"] = {result: counts.count(result) for result in dict.fromkeys(counts)}
     made["steps"] = steps
     while steps and len(json.dumps(made)) > REPORT_BYTES_MAX:
         well = [each for each in steps if each["result"] in WENT_WELL]
         steps.remove(well[-1] if well else steps[-1])
-        made["steps_left_out"] = made.get("steps_left_out", 0) + 1
     return made
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from restante_client.agent.device import commands, files
 from restante_client.agent.device.config import Trust
-from restante_client.agent.device.consent import AllowedPath
+from restante_client.agent.device.install import commands, files
+from restante_client.agent.device.install.consent import AllowedPath
 
 
 @dataclass(frozen=True)

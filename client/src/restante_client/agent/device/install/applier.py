@@ -21,14 +21,21 @@ from urllib.parse import quote
 
 import msgspec
 
-from restante_client.agent.device import commands, files, plan, results
 from restante_client.agent.device.config import DeviceConfig
-from restante_client.agent.device.consent import AllowedPath, Command, Consent, Refused, command_of, verify_command
-from restante_client.agent.device.file_modes import wanted_state
-from restante_client.agent.device.results import Outcome, StepResult
+from restante_client.agent.device.install import commands, files, plan, results
+from restante_client.agent.device.install.consent import (
+    AllowedPath,
+    Command,
+    Consent,
+    Refused,
+    command_of,
+    verify_command,
+)
+from restante_client.agent.device.install.file_modes import wanted_state
+from restante_client.agent.device.install.results import Outcome, StepResult
+from restante_client.agent.device.install.trust_stores import TrustStoreError, TrustStores
 from restante_client.agent.device.staging import Staging
 from restante_client.agent.device.store import AgentStore, Authority, Change
-from restante_client.agent.device.trust_stores import TrustStoreError, TrustStores
 from restante_client.agent.logs import Log
 from restante_client.device.models import InstallItem
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from restante_client.agent.device.config import FileRule
-from restante_client.agent.device.files import FileState
+from restante_client.agent.device.install.files import FileState
 from restante_client.agent.device.materials import SECRET_FILES
 
 

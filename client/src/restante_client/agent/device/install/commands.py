@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from restante_client.agent.device.consent import Command
+from restante_client.agent.device.install.consent import Command
 
 OUTPUT_BYTES_MAX = 2000
 
