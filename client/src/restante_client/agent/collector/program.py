@@ -11,7 +11,7 @@ import httpx
 from msgspec import Meta
 
 from restante_client import BlockingCollectorClient, CollectorOptions
-from restante_client.agent.collector.execution import CommandExecutor, DoneTargets
+from restante_client.agent.collector.execution import CommandExecutor, ExecutionRecord
 from restante_client.agent.collector.inventory import Inventory, load_inventory
 from restante_client.agent.collector.monitor import Monitor
 from restante_client.agent.collector.safety import SafetyConfig, SafetyOverride
@@ -87,7 +87,8 @@ class CollectorProgram(Program[CollectorConfig]):
     def _work(self, client: BlockingCollectorClient, inventory: Inventory, stop: threading.Event) -> CollectorWork:
         state = client.store.state
         safety = SafetyOverride(self.config.safety, state, client.add_safety_events, self.log)
-        executor = CommandExecutor(inventory, DoneTargets(state), stop.wait, back_seconds=self.config.back_seconds)
+        record, back_seconds = ExecutionRecord(state), self.config.back_seconds
+        executor = CommandExecutor(inventory, record, stop.wait, self.log, back_seconds=back_seconds)
         return CollectorWork(
             client,
             executor,

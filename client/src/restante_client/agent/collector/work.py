@@ -77,9 +77,11 @@ class CollectorWork:
         monitoring = partial(self._monitor.run, stop, sample_seconds, telemetry_seconds)
         jobs = (monitoring, partial(self._send, stop), partial(self._leases.run, stop))
         with self._threads(stop, *jobs), ThreadPoolExecutor(self._workers, "worker") as workers:
-            self._take_commands(workers)
-            # Pauses of the executor end at once; then the workers finish the commands in hand.
-            stop.set()
+            try:
+                self._take_commands(workers)
+            finally:
+                # Pauses of the executor end at once; then the workers finish the commands in hand.
+                stop.set()
         with contextlib.suppress(RestanteError):
             self._client.flush()
 

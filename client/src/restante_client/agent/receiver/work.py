@@ -71,7 +71,7 @@ class ReceiverWork:
         is_immediate = True
         forget_at = time.monotonic()
         while not self._stopper.is_stopped and self._gone is None:
-            if self._receiver.store.waiting()["to_handle"] >= self._backlog_max:
+            if self._receiver.store.to_handle_count() >= self._backlog_max:
                 self._stopper.pause(BACKLOG_PAUSE_SECONDS)
                 continue
             started = time.monotonic()
