@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_script import JWKS, LOGIN, SECRET, event, polls, reply, sets
+from event_script import JWKS, LOGIN, SECRET, TOKEN, event, polls, reply, sets
 from scripted_server import Lost, Reply, Request, ScriptedServer
 
 from restante_client import BlockingEventReceiver, Event
@@ -162,6 +162,18 @@ class TestWork:
         self.work(server, tmp_path, stopper, sink)
         assert sink.found == ["a", "b"]
         assert polls(server)[1]["ack"] == ["a", "b"], "a failing sink does not delay the acknowledgement"
+
+    def test_refused_client_goes_on_when_it_is_admitted_again(self, server: ScriptedServer, tmp_path: Path) -> None:
+        stopper = Stopper()
+        sink = FailsFirst(0, stopper, 1)
+
+        def idle(request: Request) -> Reply:
+            server.add(idle)
+            return sets()
+
+        server.add(*LOGIN, Reply(401), TOKEN, Reply(401), TOKEN, sets(event("a")), reply(JWKS), idle)
+        self.work(server, tmp_path, stopper, sink)
+        assert sink.found == ["a"]
 
     def test_sink_that_is_gone_ends_the_program(self, server: ScriptedServer, tmp_path: Path) -> None:
         class Gone(FailsFirst):

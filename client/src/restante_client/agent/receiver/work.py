@@ -17,7 +17,7 @@ from restante_client import BlockingEventReceiver, Event
 from restante_client.agent.logs import Log
 from restante_client.agent.receiver.sinks import Sink, SinkFailed, SinkGone
 from restante_client.agent.stopping import Stopped, Stopper
-from restante_client.errors import RestanteError, StateError, Unavailable, Unreachable
+from restante_client.errors import RestanteError, StateError
 from restante_client.pacing import Backoff
 
 IDLE_SECONDS = 5.0
@@ -79,7 +79,10 @@ class ReceiverWork:
                 has_more = self._receiver.poll(is_immediate=is_immediate)
             except Stopped:
                 return
-            except (Unavailable, Unreachable) as error:
+            except StateError:
+                raise
+            except RestanteError as error:
+                # Also refused credentials: a client that was suspended may be resumed.
                 self._log.warning("poll failed", reason=str(error))
                 self._stopper.pause(backoff.failed(getattr(error, "retry_after_seconds", None)))
                 continue
