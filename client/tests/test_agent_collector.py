@@ -15,7 +15,7 @@ from scripted_server import Lost, Reply, Request, ScriptedServer
 
 from restante_client.agent.collector import leases
 from restante_client.agent.collector.execution import CommandExecutor, ExecutionRecord
-from restante_client.agent.collector.inventory import Inventory, load_inventory
+from restante_client.agent.collector.inventory import Inventory, MinerEntry, load_inventory
 from restante_client.agent.collector.monitor import Monitor
 from restante_client.agent.collector.safety import SafetyConfig, SafetyOverride
 from restante_client.agent.collector.simulated import SimulatedMinerServer, inventory_text, simulated_miners
@@ -348,7 +348,16 @@ class TestMonitor:
         assert (len(added), len(added[0])) == (1, 2)
 
 
+def make_own_driver(entry: MinerEntry) -> Any:
+    return f"driver of {entry.host}"
+
+
 class TestInventory:
+    def test_driver_of_the_owner_is_loaded(self, tmp_path: Path) -> None:
+        file = tmp_path / "inventory.toml"
+        file.write_text('[[miners]]\nid = 1\nhost = "x"\ndriver = "test_agent_collector:make_own_driver"\n')
+        assert str(load_inventory(file)[1].driver) == "driver of x"
+
     @pytest.mark.parametrize(
         ("text", "message"),
         [
@@ -358,6 +367,8 @@ class TestInventory:
             ('[[miners]]\nid = 1\nhost = "x"\ncloud = "y"', "cloud"),
             ('[[miners]]\nid = 1\nhost = "x"\n[[miners]]\nid = 1\nhost = "y"', "each id once"),
             ('[[miners]]\nid = 1\nhost = "x"\noperations = {explode = "x"}', "explode"),
+            ('[[miners]]\nid = 1\nhost = "x"\ndriver = "telnet"', "driver: expected cgminer"),
+            ('[[miners]]\nid = 1\nhost = "x"\ndriver = "json:nothing"', "driver: expected cgminer"),
             ("nonsense", "not TOML"),
         ],
     )
