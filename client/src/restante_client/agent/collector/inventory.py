@@ -41,7 +41,7 @@ class MinerEntry(Section, frozen=True, kw_only=True):
     ] = TIMEOUT_SECONDS
     operations: Annotated[
         dict[str, str],
-        Meta(description='Other spellings for this miner: `fan = "ascset|0,fan-spd,{value}"`; `""` for none.'),
+        Meta(description='Other spellings of single operations, as in the table below; `""` for none.'),
     ] = msgspec.field(default_factory=dict)
 
 
