@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import (
+    agent,
     commands,
     delivery,
     event_publishing,
@@ -23,6 +24,7 @@ from bench import (
 )
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
+    "agent-footprint": agent.footprint,
     "idle-poll": idle_poll.against_nginx,
     "system-calls": idle_poll.system_calls,
     "fleet-size": idle_poll.by_fleet_size,

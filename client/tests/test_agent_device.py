@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import json
 import os
 import stat
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from device_server import Agent, DeviceServer, authority_bundle, bundle_for
 from scripted_server import Reply, error
 
 from restante_client.agent.device import materials
+from restante_client.agent.device.program import DeviceProgram
 from restante_client.device.models import Session
 from restante_client.device.store import DeviceStore
 
@@ -48,6 +51,14 @@ def status(agent: Agent, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert agent.call("status", "--json") == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
+
+
+@contextlib.contextmanager
+def running_elsewhere(agent: Agent) -> Iterator[None]:
+    """As if another process ran on the state folder."""
+    context: Any = Namespace(config=None, log=None, state=agent.state)
+    with DeviceProgram(context).running():
+        yield
 
 
 class TestConfig:
@@ -175,6 +186,10 @@ class TestConfig:
         assert "version 1: waiting" in shown
         assert f"a copy a to {agent.out}/a" in shown
         assert hashlib.sha256(b"echo done").hexdigest() in shown
+        with running_elsewhere(agent):
+            assert agent.call("apply") == 0
+        assert "the running agent applies it" in capsys.readouterr().out
+        assert not (agent.out / "a").exists()
         assert agent.call("apply") == 0
         assert (agent.out / "a").read_text() == "a"
         assert len(server.reported("install.applied")) == 1

@@ -19,6 +19,7 @@ from restante_client.agent.config import ConfigError
 from restante_client.agent.device import materials
 from restante_client.agent.device.config import Allow, DeviceConfig, FileRule, Trust
 from restante_client.agent.device.install import commands, files, plan
+from restante_client.agent.device.install.applier import Applier
 from restante_client.agent.device.install.consent import AllowedPath, Consent, Refused, allowed_path
 from restante_client.agent.device.install.file_modes import wanted_state
 from restante_client.agent.device.install.files import FileState
@@ -373,34 +374,49 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, number: int, *, is_before: bool) -
     return count
 
 
-@pytest.mark.parametrize("is_failing", [False, True], ids=["applied", "rolled-back"])
-def test_crash_at_any_point_leads_to_the_same_end(tmp_path: Path, is_failing: bool) -> None:
-    """A crash before or after each change on disk; then the agent starts again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(materials, "in_child", materials.make)
-        whole = Machine(tmp_path / "whole", is_failing=is_failing)
-        before = whole.files()
-        whole.run()
-        wanted = whole.files()
-        if is_failing:
-            assert wanted == before
-        else:
-            assert wanted["out/linked"] == (b"new after", 0o644)
-            assert "anchors/restante-ca-4.crt" in wanted
-        kind = "install.failed" if is_failing else "install.applied"
-        number, is_over = 0, False
-        while not is_over:
-            number += 1
-            for is_before in (True, False):
-                machine = Machine(tmp_path / f"{number}-{is_before}", is_failing=is_failing)
-                with pytest.MonkeyPatch.context() as crashing:
-                    count = crash_at(crashing, number, is_before=is_before)
-                    with contextlib.suppress(Crash):
-                        machine.run()
-                    is_over = count[0] < number
-                machine.run()
-                assert machine.files() == wanted, (number, is_before)
-                types = [event["type"] for event in machine.events]
-                assert kind in types, (number, is_before)
-                assert set(types) <= {kind}, (number, is_before)
+def check_every_crash(folder: Path, *, is_failing: bool) -> None:
+    """Let the agent crash before and after each change on disk, start it again, and compare the end."""
+    whole = Machine(folder / "whole", is_failing=is_failing)
+    before = whole.files()
+    whole.run()
+    wanted = whole.files()
+    if is_failing:
+        assert wanted == before
+    else:
+        assert wanted["out/linked"] == (b"new after", 0o644)
+        assert "anchors/restante-ca-4.crt" in wanted
+    number, is_over = 0, False
+    while not is_over:
+        number += 1
+        for is_before in (True, False):
+            machine = Machine(folder / f"{number}-{is_before}", is_failing=is_failing)
+            with pytest.MonkeyPatch.context() as crashing:
+                count = crash_at(crashing, number, is_before=is_before)
+                with contextlib.suppress(Crash):
+                    machine.run()
+                is_over = count[0] < number
+            machine.run()
+            assert machine.files() == wanted, (number, is_before)
+            types = {event["type"] for event in machine.events}
+            assert types == {"install.failed" if is_failing else "install.applied"}, (number, is_before)
     assert number > 20
+
+
+@pytest.fixture
+def materials_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(materials, "in_child", materials.make)
+
+
+@pytest.mark.usefixtures("materials_in_this_process")
+class TestCrashes:
+    @pytest.mark.parametrize("is_failing", [False, True], ids=["applied", "rolled-back"])
+    def test_crash_at_any_point_leads_to_the_same_end(self, tmp_path: Path, is_failing: bool) -> None:
+        check_every_crash(tmp_path, is_failing=is_failing)
+
+    @pytest.mark.parametrize("name", ["_journal", "recover", "_restore_authority", "_restore_file"])
+    def test_agent_that_leaves_a_part_out_is_caught(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        monkeypatch.setattr(Applier, name, lambda *args: None)
+        with pytest.raises((AssertionError, OSError)):
+            check_every_crash(tmp_path, is_failing=True)

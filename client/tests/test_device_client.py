@@ -233,6 +233,15 @@ class TestUpdates:
         assert 0 <= device.pauses[1] <= 1
         assert 0 <= device.pauses[2] <= 2
 
+    def test_program_may_pause_instead(self, make: MakeDevice, server: ScriptedServer) -> None:
+        paused: list[Any] = []
+        device = make(DeviceOptions(pause=lambda seconds, failure: paused.append((seconds, type(failure).__name__))))
+        server.add(error(429, Retry_After="40"), idle("c0", X_Poll_Interval="123"), updates("c1", 1))
+        assert handle(device, 1) == [1]
+        assert [name for _, name in paused] == ["NoneType", "Unavailable", "NoneType"]
+        assert paused[1][0] >= 40
+        assert (paused[2][0], device.pauses) == (123, [])
+
     def test_slow_body_is_given_up(self, make: MakeDevice, server: ScriptedServer) -> None:
         device = make(DeviceOptions(timeout_seconds=0.2))
         server.add(Slow())
@@ -334,6 +343,12 @@ class TestSelfRoutes:
         assert (config.version, config.installs[0].sources, config.installs[0].targets) == (6, ["x"], ["y"])
         assert device.install_config(known_version=6) is None
         assert server.requests[1].headers["If-None-Match"] == '"6"'
+
+    def test_null_fields_of_an_item_count_as_missing(self, make: MakeDevice, server: ScriptedServer) -> None:
+        item = {"id": "a", "type": "exec", "cmd": "true", "depends_on": None, "env": None, "continue_on_error": None}
+        server.add(data({"id": 3, "version": 6, "installs": [item]}))
+        (found,) = make().install_config().installs
+        assert (found.depends_on, found.env, found.continue_on_error) == ([], {}, False)
 
     def test_report_sends_the_schema(self, make: MakeDevice, server: ScriptedServer) -> None:
         server.add(Reply(204))

@@ -11,34 +11,14 @@ import httpx
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from restante_client import BlockingDeviceClient, DeviceCode, DeviceDescription
+from restante_client import BlockingDeviceClient, DeviceDescription
 from restante_client.device.models import Session
 from restante_client.errors import Forbidden, SessionEnded, WrapPending
-from restante_client.testing import USER_EMAIL, USER_PASSWORD, LocalServer
+from restante_client.testing import LocalServer
+
+from tests.client.person import Person
 
 pytestmark = pytest.mark.slow
-
-
-class Person:
-    """The person who owns the devices, signed in."""
-
-    def __init__(self, server: LocalServer) -> None:
-        self.http = httpx.Client(base_url=server.url, headers={"Origin": server.url}, timeout=30)
-        self.post("/auth/general", action="login", email=USER_EMAIL, password=USER_PASSWORD)
-        self.base = f"/apiv1/users/{server.user_id}"
-
-    def post(self, path: str, **body: Any) -> Any:
-        response = self.http.post(path, json=body)
-        assert response.status_code < 300, response.text
-        return response.json().get("data") if response.content else None
-
-    def put(self, path: str, **body: Any) -> Any:
-        response = self.http.put(path, json=body)
-        assert response.status_code < 300, response.text
-        return response.json()["data"]
-
-    def approve(self, code: DeviceCode) -> None:
-        self.post("/auth/device", action="device_verify", user_code=code.user_code, approve=True)
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +43,6 @@ def device(server: LocalServer, person: Person, tmp_path: Path) -> Iterator[Bloc
 
 def send(person: Person, device: BlockingDeviceClient, number: int) -> None:
     person.post(f"{person.base}/devices/{device.store.device_id}/signals", type="shop.price", ref={"number": number})
-
-
-def add_account(person: Person, ca_id: int) -> Any:
-    """An account that issues from this authority."""
-    return person.post(
-        f"{person.base}/acme-accounts", name="account", email="a@example.com", provider="self", ca_id=ca_id
-    )
 
 
 def test_signals_arrive_in_order_across_a_killed_server(

@@ -19,15 +19,23 @@ from restante_client.agent.device.install.consent import AllowedPath
 
 @dataclass(frozen=True)
 class SystemStore:
+    """`remove_command` is for a store whose update leaves links to removed files."""
+
     name: str
     folder: str
     update_command: tuple[str, ...]
+    remove_command: tuple[str, ...] = ()
 
 
 SYSTEM_STORES = {
     store.name: store
     for store in (
-        SystemStore("debian", "/usr/local/share/ca-certificates", ("update-ca-certificates",)),
+        SystemStore(
+            "debian",
+            "/usr/local/share/ca-certificates",
+            ("update-ca-certificates",),
+            ("update-ca-certificates", "--fresh"),
+        ),
         SystemStore("rhel", "/etc/pki/ca-trust/source/anchors", ("update-ca-trust", "extract")),
         SystemStore("suse", "/etc/pki/trust/anchors", ("update-ca-certificates",)),
         SystemStore("arch", "/etc/ca-certificates/trust-source/anchors", ("trust", "extract-compat")),
@@ -52,13 +60,14 @@ class TrustStores:
             found = next((store for store in SYSTEM_STORES.values() if os.path.isdir(store.folder)), None)
         folder = config.folder or (found.folder if found else None)
         command = tuple(config.update_command or (found.update_command if found else ()))
+        removing = found.remove_command if found and not config.update_command else ()
         if config.store == "none" and config.folder is None:
             return None
         if folder is None or not command:
             raise TrustStoreError(
                 "no known trust store here: set trust.folder and trust.update_command, or trust.store"
             )
-        return SystemStore(found.name if found else "custom", folder, command)
+        return SystemStore(found.name if found else "custom", folder, command, removing)
 
     def nss_databases(self) -> list[str]:
         """The NSS databases that exist now."""
@@ -74,7 +83,7 @@ class TrustStores:
             mine = files.FileState(pem, 0o644, os.geteuid(), os.getegid())
             if known is None or (known.content, known.mode) != (pem, 0o644):
                 files.write_state(target, mine)
-            self._update(store)
+            self._update(store.update_command)
         for database in self.nss_databases():
             self._delete_from(database, ca_id)
             self._certutil(database, "-A", "-a", "-t", "C,,", "-n", nickname(ca_id), stdin=pem)
@@ -91,16 +100,14 @@ class TrustStores:
         if store is not None:
             files.remove(_anchor(store, ca_id))
             # Also if the file was not there: a crash may have come between the removal and the update.
-            self._update(store)
+            self._update(store.remove_command or store.update_command)
         for database in self.nss_databases():
             self._delete_from(database, ca_id)
 
-    def _update(self, store: SystemStore) -> None:
-        done = commands.run(
-            list(store.update_command), timeout_seconds=self._config.timeout_seconds, search_path=self._search_path
-        )
+    def _update(self, command: tuple[str, ...]) -> None:
+        done = commands.run(list(command), timeout_seconds=self._config.timeout_seconds, search_path=self._search_path)
         if not done.is_ok:
-            raise TrustStoreError(f"{' '.join(store.update_command)}: {done.error}: {done.output[-300:]}")
+            raise TrustStoreError(f"{' '.join(command)}: {done.error}: {done.output[-300:]}")
 
     def _delete_from(self, database: str, ca_id: int) -> None:
         listed = self._run_certutil(database, "-L", "-n", nickname(ca_id))
