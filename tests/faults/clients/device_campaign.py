@@ -55,6 +55,10 @@ class DeviceCampaign(ClientCampaign):
         """The newest signal is handled: because of the order, so are all others that ever will be."""
         return self.sent - 1 in self.handled()
 
+    def summary(self) -> str:
+        handled = self.handled()
+        return f"{len(set(handled))} signals handled, {len(handled) - len(set(handled))} of them twice"
+
     def check(self) -> None:
         handled = self.handled()
         for number in sorted(set(range(self.sent)) - set(handled)):
