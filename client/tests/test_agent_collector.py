@@ -14,8 +14,9 @@ from edge_script import OK, SECRET, acks, command, polled, refusal, reply
 from scripted_server import Lost, Reply, Request, ScriptedServer
 
 from restante_client.agent.collector import leases
-from restante_client.agent.collector.execution import CommandExecutor, DoneTargets
-from restante_client.agent.collector.inventory import Inventory, load_inventory
+from restante_client.agent.collector.execution import CommandExecutor, ExecutionRecord
+from restante_client.agent.collector.inventory import Inventory, MinerEntry, load_inventory
+from restante_client.agent.collector.monitor import Monitor
 from restante_client.agent.collector.safety import SafetyConfig, SafetyOverride
 from restante_client.agent.collector.simulated import SimulatedMinerServer, inventory_text, simulated_miners
 from restante_client.agent.config import ConfigError
@@ -51,7 +52,7 @@ def state(tmp_path: Path) -> Iterator[StateFolder]:
 
 @pytest.fixture
 def executor(inventory: Inventory, state: StateFolder) -> CommandExecutor:
-    return CommandExecutor(inventory, DoneTargets(state), lambda seconds: False, back_seconds=30)
+    return CommandExecutor(inventory, ExecutionRecord(state), lambda seconds: False, LOG, back_seconds=30)
 
 
 def given(command_type: str, params: dict[str, Any] | None = None, **changed: Any) -> Command:
@@ -75,7 +76,7 @@ class TestExecution:
         ("command_type", "params", "sent"),
         [
             ("MINER_RESTART", {}, ("restart", "")),
-            ("DEVICE_REBOOT", {"delay_sec": 1}, ("ascset", "0,reboot,0")),
+            ("DEVICE_REBOOT", {"delay_sec": 0}, ("ascset", "0,reboot,0")),
             ("HASHING_ENABLE", {}, ("ascenable", "0")),
             ("HASHING_DISABLE", {}, ("ascdisable", "0")),
             ("POOL_SET", {"pool_id": 0}, ("switchpool", "0")),
@@ -104,7 +105,7 @@ class TestExecution:
             ("SET_FREQUENCY", {"frequency": True}, "WRONG_PARAMETER"),
             ("POWER_MODE", {"mode": "TURBO"}, "WRONG_PARAMETER"),
             ("POOL_SET", {"pool_url": 7}, "WRONG_PARAMETER"),
-            ("DEVICE_REBOOT", {"delay_sec": 86_400}, "WRONG_PARAMETER"),
+            ("DEVICE_REBOOT", {"delay_sec": 86_401}, "WRONG_PARAMETER"),
             ("MINER_EXPLODE", {}, "WRONG_PARAMETER"),
             ("SET_FREQUENCY", {"frequency": 9000}, "MINER_120"),
         ],
@@ -158,10 +159,38 @@ class TestExecution:
         assert (result.status, result.result_code) == ("deferred", "LEASE_ENDED")
         assert miners[0].executed() == []
 
-    def test_delayed_command_is_deferred_if_the_program_stops(self, inventory: Inventory, state: StateFolder) -> None:
-        stopping = CommandExecutor(inventory, DoneTargets(state), lambda seconds: True)
-        result = execute(stopping, given("MINER_RESTART", {"delay_sec": 60}))
-        assert (result.status, result.result_code) == ("deferred", "STOPPING")
+    def test_delayed_command_is_deferred_until_it_is_due(
+        self,
+        executor: CommandExecutor,
+        miners: list[SimulatedMinerServer],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        now = [1000.0]
+        monkeypatch.setattr("restante_client.agent.collector.execution.time.time", lambda: now[0])
+        found = given("MINER_RESTART", {"delay_sec": 60})
+        result = execute(executor, found)
+        assert (result.status, result.result_code, result.retry_after_seconds) == ("deferred", "DELAYED", 60)
+        now[0] += 45
+        assert execute(executor, found).retry_after_seconds == 15
+        assert miners[0].executed() == []
+        now[0] += 15
+        assert execute(executor, found).status == "succeeded"
+        assert miners[0].executed() == [("restart", "")]
+
+    def test_restarted_miner_that_stays_away_is_a_failure(
+        self, inventory: Inventory, state: StateFolder, miners: list[SimulatedMinerServer]
+    ) -> None:
+        miners[0].miner.restart_seconds = 3600
+        impatient = CommandExecutor(inventory, ExecutionRecord(state), lambda seconds: False, LOG, back_seconds=0)
+        assert execute(impatient, given("MINER_RESTART")).result_code == "MINER_NOT_BACK"
+
+    def test_program_that_stops_reports_an_accepted_restart(
+        self, inventory: Inventory, state: StateFolder, miners: list[SimulatedMinerServer]
+    ) -> None:
+        miners[0].miner.restart_seconds = 3600
+        stopping = CommandExecutor(inventory, ExecutionRecord(state), lambda seconds: True, LOG)
+        result = execute(stopping, given("MINER_RESTART"))
+        assert (result.status, result.after) == ("succeeded", None)
 
     def test_commands_for_one_miner_run_one_after_another(
         self, executor: CommandExecutor, inventory: Inventory, miners: list[SimulatedMinerServer]
@@ -283,7 +312,52 @@ class TestLeases:
         assert not lease.is_held()
 
 
+class TestMonitor:
+    def test_free_miners_are_read_and_silent_ones_logged_once(
+        self,
+        inventory: Inventory,
+        state: StateFolder,
+        miners: list[SimulatedMinerServer],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        caplog.set_level("INFO")
+        safety = SafetyOverride(SafetyConfig(), state, lambda events: None, LOG)
+        monitor = Monitor(inventory, safety, lambda records: None, LOG)
+        with inventory[1002].lock:
+            assert [record["miner_id"] for record in monitor.read_all()] == [1001]
+        miners[1].miner.held_temperature = 120
+        for _ in range(2):
+            assert [record["miner_id"] for record in monitor.read_all()] == [1001]
+        miners[1].miner.held_temperature = 50
+        assert [record["temp_max"] for record in monitor.read_all()][1] == 50
+        assert caplog.messages == ["miner does not answer", "miner answers again"]
+
+    def test_telemetry_is_added_less_often_than_miners_are_read(self, inventory: Inventory, state: StateFolder) -> None:
+        added: list[Any] = []
+        reads = [0]
+        stop = threading.Event()
+
+        class Counting(SafetyOverride):
+            def check(self, miner: Any, reading: Any) -> Any:
+                reads[0] += 1
+                if reads[0] >= 8:
+                    stop.set()
+
+        safety = Counting(SafetyConfig(), state, lambda events: None, LOG)
+        Monitor(inventory, safety, added.append, LOG).run(stop, 0.001, 3600)
+        assert (len(added), len(added[0])) == (1, 2)
+
+
+def make_own_driver(entry: MinerEntry) -> Any:
+    return f"driver of {entry.host}"
+
+
 class TestInventory:
+    def test_driver_of_the_owner_is_loaded(self, tmp_path: Path) -> None:
+        file = tmp_path / "inventory.toml"
+        file.write_text('[[miners]]\nid = 1\nhost = "x"\ndriver = "test_agent_collector:make_own_driver"\n')
+        assert str(load_inventory(file)[1].driver) == "driver of x"
+
     @pytest.mark.parametrize(
         ("text", "message"),
         [
@@ -293,6 +367,8 @@ class TestInventory:
             ('[[miners]]\nid = 1\nhost = "x"\ncloud = "y"', "cloud"),
             ('[[miners]]\nid = 1\nhost = "x"\n[[miners]]\nid = 1\nhost = "y"', "each id once"),
             ('[[miners]]\nid = 1\nhost = "x"\noperations = {explode = "x"}', "explode"),
+            ('[[miners]]\nid = 1\nhost = "x"\ndriver = "telnet"', "driver: expected cgminer"),
+            ('[[miners]]\nid = 1\nhost = "x"\ndriver = "json:nothing"', "driver: expected cgminer"),
             ("nonsense", "not TOML"),
         ],
     )
@@ -332,13 +408,13 @@ class TestProgram:
         self, config: Path, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["collector", "status", "--json", "--config", str(config)]) == 0
-        assert json.loads(capsys.readouterr().out)["running"] is False
+        assert json.loads(capsys.readouterr().out)["is_running"] is False
         server.add(polled(command()), Lost())
         assert main(["collector", "run", "--once", "--config", str(config)]) == 4
         capsys.readouterr()
         assert main(["collector", "status", "--json", "--config", str(config)]) == 0
         found = json.loads(capsys.readouterr().out)
-        assert (found["commands executed"], found["waiting ACKs"], found["waiting telemetry"]) == (1, 1, 1)
+        assert (found["commands_executed"], found["waiting_acks"], found["waiting_telemetry"]) == (1, 1, 1)
 
     def test_doctor_checks_files_server_and_miners(
         self,

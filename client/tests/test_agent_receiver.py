@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_script import JWKS, LOGIN, SECRET, event, polls, reply, sets
+from event_script import JWKS, LOGIN, SECRET, TOKEN, event, polls, reply, sets
 from scripted_server import Lost, Reply, Request, ScriptedServer
 
 from restante_client import BlockingEventReceiver, Event
@@ -163,6 +163,18 @@ class TestWork:
         assert sink.found == ["a", "b"]
         assert polls(server)[1]["ack"] == ["a", "b"], "a failing sink does not delay the acknowledgement"
 
+    def test_refused_client_goes_on_when_it_is_admitted_again(self, server: ScriptedServer, tmp_path: Path) -> None:
+        stopper = Stopper()
+        sink = FailsFirst(0, stopper, 1)
+
+        def idle(request: Request) -> Reply:
+            server.add(idle)
+            return sets()
+
+        server.add(*LOGIN, Reply(401), TOKEN, Reply(401), TOKEN, sets(event("a")), reply(JWKS), idle)
+        self.work(server, tmp_path, stopper, sink)
+        assert sink.found == ["a"]
+
     def test_sink_that_is_gone_ends_the_program(self, server: ScriptedServer, tmp_path: Path) -> None:
         class Gone(FailsFirst):
             def deliver(self, event: Event) -> None:
@@ -207,7 +219,7 @@ class TestProgram:
         assert [body.get("ack") for body in polls(server)] == [None, ["a", "b"], None, ["c"]]
         assert main(["receiver", "status", "--json", "--config", str(config)]) == 0
         found = json.loads(capsys.readouterr().out)
-        assert (found["stored"], found["to acknowledge"], found["to deliver"]) == (3, 0, 0)
+        assert (found["stored"], found["to_acknowledge"], found["to_deliver"]) == (3, 0, 0)
         assert stat.S_IMODE((tmp_path / "state" / "state.db").stat().st_mode) == 0o600
 
     def test_doctor_gets_a_token_and_checks_the_sink(

@@ -33,7 +33,7 @@ hmac() {
     { xored_key 0x5c; { xored_key 0x36; cat; } | openssl dgst -sha256 -binary; } | openssl dgst -sha256 -r | cut -d ' ' -f 1
 }
 
-acknowledge() { # command_id, body from stdin
+acknowledge() { # command_id, body
     until curl -sS --fail-with-body --retry 5 --max-time 30 -o answer -X POST -H @authorization \
         -H 'Content-Type: application/json' --data @- "$server/api/edge/v1/commands/$1/ack" <<< "$2"; do
         # Refused for good (the lease has ended, say) or unreachable: only the latter is worth another try.

@@ -78,11 +78,13 @@ class CursorExpired(Conflict):
 
     @property
     def reset_cursor(self) -> str | None:
+        """Where to continue, if the server says."""
         found = self.params.get("reset_cursor")
         return found if isinstance(found, str) else None
 
     @property
     def reason(self) -> str:
+        """Why the cursor no longer works: `cursor_trimmed`, for example."""
         return str(self.params.get("reason", "cursor_expired"))
 
 

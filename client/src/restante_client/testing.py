@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,9 @@ from typing import Any
 from restante_client.errors import RestanteError
 
 START_SECONDS = 60.0
+# Below the range of ports that the kernel gives to clients: a client that calls a killed server again and again could
+# otherwise get the server's port for itself.
+_PORTS = range(20_000, 32_000)
 USER_EMAIL = "owner@example.com"
 USER_PASSWORD = "correct horse battery"  # noqa: S105
 
@@ -84,6 +88,7 @@ class LocalServer:
 
     @property
     def log_path(self) -> Path:
+        """The log of the server, until `close`."""
         return Path(self._folder.name) / "server.log"
 
     def kill(self) -> None:
@@ -116,7 +121,11 @@ def _environment() -> dict[str, str]:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        port = random.choice(_PORTS)  # noqa: S311
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

@@ -194,6 +194,10 @@ class ClientCampaign(ABC):
     def describe(self) -> str:
         return f"{self.done_count()} of {self.sent} done, kills {self.kills}"
 
+    @abstractmethod
+    def summary(self) -> str:
+        """What happened, for the report."""
+
     def close(self) -> None:
         """End what the campaign started."""
         return

@@ -83,6 +83,10 @@ class CollectorCampaign(ClientCampaign):
             if found["status"] != "succeeded" and found["result_code"] != "OUTCOME_UNKNOWN":
                 self.found.add("failed", f"{said}: {found['result_code']}")
 
+    def summary(self) -> str:
+        outcomes = Counter(found["result_code"] for found in self._ended.values() if found["status"] != "succeeded")
+        return f"{len(self._ended)} commands ended, all succeeded but {dict(outcomes)}"
+
     def close(self) -> None:
         self._stack.close()
 

@@ -1,4 +1,4 @@
-"""A device: every signal is handled at least once, and in order."""
+"""A device: every signal is handled at least once, and in order. Its handler appends numbers to a file."""
 
 import base64
 import os
@@ -13,13 +13,13 @@ from tests.faults.server_process import NO_RATE_LIMIT
 
 
 class DeviceCampaign(ClientCampaign):
-    flags = NO_RATE_LIMIT
+    # A short interval makes the device wait inside its polls.
+    flags = (*NO_RATE_LIMIT, "--poll-interval-seconds", "1", "--rollout-poll-interval-seconds", "1")
 
     def __init__(self, folder: Path, plan: Plan) -> None:
         super().__init__(folder, plan)
         self._handled_file = folder / "handled"
         self._signals = ""
-        self._lost: set[int] = set()
 
     def prepare(self) -> list[str]:
         devices = f"/apiv1/users/{self.prepared.user_id}/devices"
@@ -31,7 +31,15 @@ class DeviceCampaign(ClientCampaign):
         store.save_registration(made["device"]["id"], tokens)
         store.close()
         self._signals = f"{devices}/{made['device']['id']}/signals"
-        return ["device", self.url, str(self.folder / "state"), str(self._handled_file)]
+        handler = self.folder / "handlers" / "shop.price"
+        handler.parent.mkdir()
+        handler.write_text(f"#!/bin/sh\nsed 's/.*\"number\":\\([0-9]*\\).*/\\1/' >> '{self._handled_file}'\n")
+        handler.chmod(0o700)
+        config = self.folder / "device.toml"
+        config.write_text(
+            f'server = "{self.url}"\nstate = "{self.folder / "state"}"\n[handlers]\nfolder = "{handler.parent}"\n'
+        )
+        return ["device", "run", "--config", str(config)]
 
     def send(self, number: int) -> None:
         self.post(self._signals, type="shop.price", ref={"number": number})
@@ -46,6 +54,10 @@ class DeviceCampaign(ClientCampaign):
     def is_all_done(self) -> bool:
         """The newest signal is handled: because of the order, so are all others that ever will be."""
         return self.sent - 1 in self.handled()
+
+    def summary(self) -> str:
+        handled = self.handled()
+        return f"{len(set(handled))} signals handled, {len(handled) - len(set(handled))} of them twice"
 
     def check(self) -> None:
         handled = self.handled()

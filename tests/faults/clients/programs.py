@@ -1,10 +1,10 @@
 """The client programs under test, as processes: unmodified, or with a planted bug.
 
-    python -m tests.faults.clients.programs BUG MARKER device SERVER STATE_FOLDER HANDLED_FILE
-    python -m tests.faults.clients.programs BUG MARKER collector|receiver run --config FILE
+    python -m tests.faults.clients.programs BUG MARKER device|collector|receiver run --config FILE
 
-`none` is the unmodified client. With a bug the process kills itself once, at the worst point, when that point is passed
-for the third time; the file MARKER then says that it has happened, and the next process has the bug without the crash.
+`none` is the unmodified `restante-agent`. With a bug the process kills itself once, at the worst point, when that
+point is passed for the third time; the file MARKER then says that it has happened, and the next process has the bug
+without the crash.
 """
 
 import os
@@ -15,7 +15,6 @@ from typing import Any
 
 from restante_client import (
     BlockingCollectorClient,
-    BlockingDeviceClient,
     CollectorClient,
     Command,
     DeviceClient,
@@ -103,25 +102,9 @@ def acknowledge_before_store(crash: CrashOnce) -> None:
 BUGS = (cursor_before_handler, ack_before_execution, execution_not_recorded, acknowledge_before_store)
 
 
-def run_device(server: str, folder: str, handled_file: str) -> None:
-    """Handle signals by appending their numbers to a file, each on disk before the handler returns."""
-    descriptor = os.open(handled_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-
-    def handle(signal: Signal) -> None:
-        os.write(descriptor, f"{signal.ref['number']}\n".encode())
-        os.fsync(descriptor)
-
-    with BlockingDeviceClient(server, Path(folder)) as device:
-        device.expect(86_400)
-        device.run(handle)
-
-
 if __name__ == "__main__":
     name, marker, *arguments = sys.argv[1:]
     for bug in BUGS:
         if bug.__name__ == name:
             bug(CrashOnce(Path(marker)))
-    if arguments[0] == "device":
-        run_device(*arguments[1:])
-    else:
-        sys.exit(main(arguments))
+    sys.exit(main(arguments))

@@ -65,6 +65,9 @@ class ReceiverCampaign(ClientCampaign):
         for jti in sorted(self.acknowledged() - self.stored()):
             self.found.add("not_stored", f"{jti} is acknowledged and not stored")
 
+    def summary(self) -> str:
+        return f"{len(self.acknowledged())} events acknowledged, {len(self.delivered())} delivered"
+
     def check(self) -> None:
         self.look_at_dead_client()
         # What was stored when the client was killed is delivered by its next start: deliver it here the same way.

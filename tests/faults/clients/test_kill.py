@@ -27,7 +27,7 @@ def test_kills_of_both_ends_break_no_promise(
     campaign = kind(tmp_path, Plan(seed=2, kills=KILLS))
     found = campaign.run()
     with capsys.disabled():
-        sys.stdout.write(f"\n{kind.__name__}: {campaign.sent} sent, kills {campaign.kills}\n")
+        sys.stdout.write(f"\n{kind.__name__}: {campaign.sent} sent, kills {campaign.kills}, {campaign.summary()}\n")
     assert found.violations == []
     assert sum(campaign.kills.values()) == KILLS
     assert campaign.sent >= KILLS

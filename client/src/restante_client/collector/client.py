@@ -106,6 +106,7 @@ class CollectorClient(Client):
 
     @property
     def store(self) -> CollectorStore:
+        """What this collector remembers on disk."""
         return self._store
 
     # Commands

@@ -48,10 +48,12 @@ class Command:
 
     @property
     def lease_seconds_left(self) -> float:
+        """How long the lease and the command are still valid; negative if they are not."""
         return min(self.lease_ends, self.expires) - steady_seconds()
 
     @property
     def is_expired(self) -> bool:
+        """Whether the command has expired."""
         return steady_seconds() >= self.expires
 
 

@@ -34,6 +34,7 @@ class OpenedBundle:
 
     @property
     def private_key_pem(self) -> bytes:
+        """The private key as PKCS #8 in PEM, not encrypted."""
         key = serialization.load_der_private_key(self.private_key_der, None)
         return key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

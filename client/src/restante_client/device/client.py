@@ -143,10 +143,12 @@ class DeviceClient(Client):
 
     @property
     def store(self) -> DeviceStore:
+        """What this device remembers on disk."""
         return self._store
 
     @property
     def is_enrolled(self) -> bool:
+        """Whether this device has tokens."""
         return self._store.session is not None
 
     # Enrolment

@@ -128,6 +128,7 @@ class EventReceiver(Client):
 
     @property
     def store(self) -> EventStore:
+        """What this receiver remembers on disk."""
         return self._store
 
     @property

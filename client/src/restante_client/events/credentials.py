@@ -23,9 +23,11 @@ class ClientSecret:
     secret: str = field(repr=False)
 
     def form(self, _audience: str) -> dict[str, str]:
+        """The fields of a token request for this audience that prove who the client is."""
         return {}
 
     def headers(self) -> dict[str, str]:
+        """The headers of a token request that prove who the client is."""
         # RFC 6749 encodes both parts before they are joined.
         pair = ":".join(urllib.parse.quote(part, safe="") for part in (self.client_id, self.secret))
         return {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
@@ -41,6 +43,7 @@ class PrivateKeyJwt:
     key_id: Optional[str] = None
 
     def form(self, audience: str) -> dict[str, str]:
+        """The fields of a token request for this audience that prove who the client is."""
         now = int(time.time())
         header = {"alg": self.algorithm, "typ": "JWT", **({} if self.key_id is None else {"kid": self.key_id})}
         claims = {
@@ -58,6 +61,7 @@ class PrivateKeyJwt:
         }
 
     def headers(self) -> dict[str, str]:
+        """The headers of a token request that prove who the client is."""
         return {}
 
 
@@ -68,9 +72,11 @@ class TlsCertificate:
     client_id: str
 
     def form(self, _audience: str) -> dict[str, str]:
+        """The fields of a token request for this audience that prove who the client is."""
         return {"client_id": self.client_id}
 
     def headers(self) -> dict[str, str]:
+        """The headers of a token request that prove who the client is."""
         return {}
 
 

@@ -66,6 +66,10 @@ class EventStore:
         with self.state.transaction() as database:
             database.execute("UPDATE events SET is_handled = 1 WHERE number = ?", (event.number,))
 
+    def to_handle_count(self) -> int:
+        """The number of stored events that are not handled yet."""
+        return int(self.state.rows("SELECT count(*) FROM events WHERE is_handled = 0")[0][0])
+
     def waiting(self) -> dict[str, int]:
         """The number of events that are stored, and that wait to be acknowledged and to be handled."""
         (row,) = self.state.rows(

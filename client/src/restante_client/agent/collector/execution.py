@@ -8,6 +8,7 @@ What a miner's error means for the command:
     MinerRefused, NotSupported     rejected: trying again does not help
     not in the inventory           rejected
     the lease has ended meanwhile  deferred, and nothing was sent
+    delayed by its parameter       deferred until it is due
 
 A command for several miners succeeds if all of them did it. Of a retry, only the miners that failed before are asked
 again: those that did it are remembered on disk.
@@ -15,7 +16,7 @@ again: those that did it are remembered on disk.
 
 from __future__ import annotations
 
-import logging
+import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,15 +35,14 @@ from restante_client.agent.collector.drivers import (
     Reading,
 )
 from restante_client.agent.collector.inventory import Inventory, Miner
+from restante_client.agent.logs import Log
 from restante_client.collector.models import DEFERRED, FAILED, REJECTED, SUCCEEDED, Command, Result
 from restante_client.state import StateFolder
 
 PARALLEL_MINERS = 16
 BACK_POLL_SECONDS = 0.5
-DELAY_SECONDS_MAX = 3600
+DELAY_SECONDS_MAX = 86_400
 REMEMBERED_SECONDS = 40 * 86_400
-
-log = logging.getLogger("restante_client.agent.collector")
 
 IsLeaseHeld = Callable[[], bool]
 Pause = Callable[[float], bool]
@@ -64,8 +64,8 @@ class Outcome:
     after: Optional[dict[str, Any]] = None
 
 
-class DoneTargets:
-    """Which miners of commands for several miners have done it, on disk."""
+class ExecutionRecord:
+    """What must survive a restart: when a delayed command is due, and which miners of a command have done it."""
 
     def __init__(self, state: StateFolder) -> None:
         self._state = state
@@ -74,25 +74,41 @@ class DoneTargets:
                 "CREATE TABLE IF NOT EXISTS done_targets (command_id TEXT NOT NULL, miner_id INTEGER NOT NULL,"
                 " done_at REAL NOT NULL, PRIMARY KEY (command_id, miner_id)) WITHOUT ROWID"
             )
+            database.execute(
+                "CREATE TABLE IF NOT EXISTS delayed (command_id TEXT PRIMARY KEY, due_at REAL NOT NULL) WITHOUT ROWID"
+            )
 
-    def of(self, command_id: str) -> set[int]:
+    def done_targets(self, command_id: str) -> set[int]:
         rows = self._state.rows("SELECT miner_id FROM done_targets WHERE command_id = ?", command_id)
         return {row[0] for row in rows}
 
-    def add(self, command_id: str, miner_id: int) -> None:
+    def add_done(self, command_id: str, miner_id: int) -> None:
         now = time.time()
         with self._state.transaction() as database:
             database.execute("INSERT OR IGNORE INTO done_targets VALUES (?, ?, ?)", (command_id, miner_id, now))
             database.execute("DELETE FROM done_targets WHERE done_at < ?", (now - REMEMBERED_SECONDS,))
 
+    def seconds_until_due(self, command_id: str, delay_seconds: int) -> float:
+        """The delay counts from the first time that the command arrives."""
+        now = time.time()
+        with self._state.transaction() as database:
+            database.execute("INSERT OR IGNORE INTO delayed VALUES (?, ?)", (command_id, now + delay_seconds))
+            database.execute("DELETE FROM delayed WHERE due_at < ?", (now - REMEMBERED_SECONDS,))
+        ((due_at,),) = self._state.rows("SELECT due_at FROM delayed WHERE command_id = ?", command_id)
+        # A clock that was set back must not lengthen the delay.
+        return float(min(due_at - now, delay_seconds))
+
 
 class CommandExecutor:
     """Carries out commands. `pause` waits that long, or returns True at once if the program stops."""
 
-    def __init__(self, inventory: Inventory, done: DoneTargets, pause: Pause, *, back_seconds: float = 120.0) -> None:
+    def __init__(
+        self, inventory: Inventory, record: ExecutionRecord, pause: Pause, log: Log, *, back_seconds: float = 120.0
+    ) -> None:
         self._inventory = inventory
-        self._done = done
+        self._record = record
         self._pause = pause
+        self._log = log
         self._back_seconds = back_seconds
 
     def execute(self, command: Command, is_lease_held: IsLeaseHeld) -> Result:
@@ -101,8 +117,11 @@ class CommandExecutor:
             delay_seconds = _delay(command)
         except WrongParameter as error:
             return Result(REJECTED, "WRONG_PARAMETER", str(error))
-        if delay_seconds and self._pause(delay_seconds):
-            return Result(DEFERRED, "STOPPING", "the collector stopped before it was due", retry_after_seconds=1)
+        left_seconds = self._record.seconds_until_due(command.command_id, delay_seconds) if delay_seconds else 0.0
+        if left_seconds > 0:
+            # The server dispatches it again then: no worker and no lease is kept meanwhile.
+            left = math.ceil(left_seconds)
+            return Result(DEFERRED, "DELAYED", f"due in {left} s", retry_after_seconds=left)
         if command.miner_id is not None:
             return _single(self._on_miner(command, command.miner_id, operate, is_lease_held))
         return self._on_several(command, operate, is_lease_held)
@@ -111,14 +130,14 @@ class CommandExecutor:
         targets = command.target_ids
         if not targets:
             return Result(REJECTED, "NO_TARGETS", "the command names no miner")
-        done = self._done.of(command.command_id)
+        done = self._record.done_targets(command.command_id)
 
         def run(miner_id: int) -> Outcome:
             if miner_id in done:
                 return Outcome(miner_id, SUCCEEDED, "0", "done in an earlier attempt")
             outcome = self._on_miner(command, miner_id, operate, is_lease_held)
             if outcome.status == SUCCEEDED:
-                self._done.add(command.command_id, miner_id)
+                self._record.add_done(command.command_id, miner_id)
             return outcome
 
         with ThreadPoolExecutor(min(PARALLEL_MINERS, len(targets)), "miner") as threads:
@@ -146,7 +165,7 @@ class CommandExecutor:
             return _outcome(miner, FAILED, error.code, f"{error}{sent}", before)
         except MinerError as error:
             return _outcome(miner, FAILED, error.code, str(error), before)
-        log.info("command executed", extra={"agent_fields": {"miner_id": miner.id, "type": command.command_type}})
+        self._log.info("command executed", command_id=command.command_id, miner_id=miner.id, type=command.command_type)
         return _outcome(miner, SUCCEEDED, "0", message, before, after)
 
     def _back(self, miner: Miner) -> Optional[Reading]:

@@ -2,15 +2,18 @@
 
 A command names miners by their ids. Their addresses come from this file and from nowhere else: an address in the
 parameters of a command is ignored, so a server cannot make a collector connect to other machines of its network.
+
+The file may name code (a driver of the owner), so whoever may write it decides what the collector runs.
 """
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Callable, Literal
 
 import msgspec
 from msgspec import Meta
@@ -27,7 +30,9 @@ class MinerEntry(Section, frozen=True, kw_only=True):
     id: Annotated[int, Meta(ge=1, description="The id of the miner at the server.")]
     host: Annotated[str, Meta(min_length=1, description="Its name or address in the local network.")]
     port: Annotated[int, Meta(ge=1, le=65_535, description="The port of its API.")] = PORT
-    driver: Annotated[Literal["cgminer"], Meta(description="The driver.")] = "cgminer"
+    driver: Annotated[
+        str, Meta(description="`cgminer`, or `module:function` of your own, which makes a driver from this entry.")
+    ] = "cgminer"
     dialect: Annotated[
         Literal["cgminer", "avalon"], Meta(description="How this make spells fan, frequency, power mode and reboot.")
     ] = "cgminer"
@@ -36,7 +41,7 @@ class MinerEntry(Section, frozen=True, kw_only=True):
     ] = TIMEOUT_SECONDS
     operations: Annotated[
         dict[str, str],
-        Meta(description='Other spellings for this miner: `fan = "ascset|0,fan-spd,{value}"`; `""` for none.'),
+        Meta(description='Other spellings of single operations, as in the table below; `""` for none.'),
     ] = msgspec.field(default_factory=dict)
 
 
@@ -77,6 +82,16 @@ def _miner(entry: MinerEntry) -> Miner:
     unknown = sorted(set(entry.operations) - set(OPERATIONS))
     if unknown:
         raise ConfigError(f"miner {entry.id}: operations: expected {', '.join(OPERATIONS)}, not {unknown[0]}")
-    api = CgMinerApi(entry.host, entry.port, entry.timeout_seconds)
-    driver = CgMiner(api, {**DIALECTS[entry.dialect], **entry.operations})
-    return Miner(entry.id, f"{entry.host}:{entry.port}", driver)
+    return Miner(entry.id, f"{entry.host}:{entry.port}", _driver(entry))
+
+
+def _driver(entry: MinerEntry) -> Driver:
+    if entry.driver == "cgminer":
+        api = CgMinerApi(entry.host, entry.port, entry.timeout_seconds)
+        return CgMiner(api, {**DIALECTS[entry.dialect], **entry.operations})
+    module, _, name = entry.driver.partition(":")
+    try:
+        make: Callable[[MinerEntry], Driver] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"miner {entry.id}: driver: expected cgminer or module:function: {error}") from None
+    return make(entry)

@@ -11,7 +11,7 @@ import httpx
 from msgspec import Meta
 
 from restante_client import BlockingCollectorClient, CollectorOptions
-from restante_client.agent.collector.execution import CommandExecutor, DoneTargets
+from restante_client.agent.collector.execution import CommandExecutor, ExecutionRecord
 from restante_client.agent.collector.inventory import Inventory, load_inventory
 from restante_client.agent.collector.monitor import Monitor
 from restante_client.agent.collector.safety import SafetyConfig, SafetyOverride
@@ -87,7 +87,8 @@ class CollectorProgram(Program[CollectorConfig]):
     def _work(self, client: BlockingCollectorClient, inventory: Inventory, stop: threading.Event) -> CollectorWork:
         state = client.store.state
         safety = SafetyOverride(self.config.safety, state, client.add_safety_events, self.log)
-        executor = CommandExecutor(inventory, DoneTargets(state), stop.wait, back_seconds=self.config.back_seconds)
+        record, back_seconds = ExecutionRecord(state), self.config.back_seconds
+        executor = CommandExecutor(inventory, record, stop.wait, self.log, back_seconds=back_seconds)
         return CollectorWork(
             client,
             executor,
@@ -128,7 +129,7 @@ class CollectorProgram(Program[CollectorConfig]):
         return key
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"running": self.is_running(), "state": str(self.context.state)}
+        found: dict[str, Any] = {"server": self.config.server, "is_running": self.is_running()}
         if not self.context.has_state:
             return found
         store = CollectorStore(self.context.state, spool_bytes_max=0, spool_age_seconds_max=0)
@@ -139,12 +140,12 @@ class CollectorProgram(Program[CollectorConfig]):
             store.close()
         return {
             **found,
-            "commands executed": commands.get("finished", 0),
+            "commands_executed": commands.get("finished", 0),
             # Started and without a result: either being carried out now, or the program ended meanwhile.
-            "commands without result": commands.get("started", 0),
-            "waiting ACKs": waiting["ack"],
-            "waiting safety events": waiting["safety"],
-            "waiting telemetry": waiting["telemetry"],
+            "commands_without_result": commands.get("started", 0),
+            "waiting_acks": waiting["ack"],
+            "waiting_safety_events": waiting["safety"],
+            "waiting_telemetry": waiting["telemetry"],
         }
 
     def doctor(self) -> Iterator[Check]:

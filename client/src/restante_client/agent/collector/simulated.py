@@ -1,6 +1,6 @@
 """A simulated miner that speaks the CGMiner API on a loopback port, for tests and demonstrations.
 
-    python -m restante_client.agent.collector.simulated --count 3 --inventory inventory.toml
+    restante-simulated-miners --count 3 --inventory inventory.toml
 
 Its temperature follows what it does: hashing at a higher frequency heats it, fans cool it, and a seeded noise moves it.
 A miner above `FAILURE_TEMPERATURE` stops answering until it has cooled down. The time is an argument (`clock`), so a

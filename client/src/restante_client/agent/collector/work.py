@@ -33,6 +33,7 @@ SEND_SECONDS = 5.0
 SLOT_SECONDS = 1.0
 # A poll that ends early without commands is followed by a pause, so that it cannot become a tight loop.
 EARLY_PAUSE_SECONDS = 1.0
+FORGET_EVERY_SECONDS = 3600.0
 
 
 class CollectorWork:
@@ -58,6 +59,7 @@ class CollectorWork:
         self._free = workers
         self._freed = threading.Condition()
         self._to_send = threading.Event()
+        self._forget_at = time.monotonic()
 
     # Once
 
@@ -77,9 +79,11 @@ class CollectorWork:
         monitoring = partial(self._monitor.run, stop, sample_seconds, telemetry_seconds)
         jobs = (monitoring, partial(self._send, stop), partial(self._leases.run, stop))
         with self._threads(stop, *jobs), ThreadPoolExecutor(self._workers, "worker") as workers:
-            self._take_commands(workers)
-            # Pauses of the executor end at once; then the workers finish the commands in hand.
-            stop.set()
+            try:
+                self._take_commands(workers)
+            finally:
+                # Pauses of the executor end at once; then the workers finish the commands in hand.
+                stop.set()
         with contextlib.suppress(RestanteError):
             self._client.flush()
 
@@ -107,8 +111,14 @@ class CollectorWork:
             if commands:
                 continue
             self._to_send.set()
-            if time.monotonic() - started < self._wait_seconds - EARLY_PAUSE_SECONDS:
+            self._forget_old()
+            if time.monotonic() - started < max(self._wait_seconds - EARLY_PAUSE_SECONDS, EARLY_PAUSE_SECONDS):
                 self._stopper.pause(EARLY_PAUSE_SECONDS)
+
+    def _forget_old(self) -> None:
+        if time.monotonic() >= self._forget_at:
+            self._client.store.forget_old()
+            self._forget_at = time.monotonic() + FORGET_EVERY_SECONDS
 
     def _wait_for_free_worker(self) -> int:
         with self._freed:

@@ -172,7 +172,7 @@ class ReceiverProgram(Program[ReceiverConfig]):
         return StdoutSink()
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"running": self.is_running(), "state": str(self.context.state)}
+        found: dict[str, Any] = {"server": self.config.server, "is_running": self.is_running()}
         if not self.context.has_state:
             return found
         store = EventStore(self.context.state)
@@ -183,9 +183,9 @@ class ReceiverProgram(Program[ReceiverConfig]):
         return {
             **found,
             "stored": waiting["stored"],
-            "to acknowledge": waiting["to_acknowledge"],
-            "to deliver": waiting["to_handle"],
-            "next to deliver": None if oldest is None else oldest.jti,
+            "to_acknowledge": waiting["to_acknowledge"],
+            "to_deliver": waiting["to_handle"],
+            "next_to_deliver": None if oldest is None else oldest.jti,
         }
 
     def doctor(self) -> Iterator[Check]:

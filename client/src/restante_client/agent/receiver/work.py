@@ -17,7 +17,7 @@ from restante_client import BlockingEventReceiver, Event
 from restante_client.agent.logs import Log
 from restante_client.agent.receiver.sinks import Sink, SinkFailed, SinkGone
 from restante_client.agent.stopping import Stopped, Stopper
-from restante_client.errors import RestanteError, StateError, Unavailable, Unreachable
+from restante_client.errors import RestanteError, StateError
 from restante_client.pacing import Backoff
 
 IDLE_SECONDS = 5.0
@@ -71,7 +71,7 @@ class ReceiverWork:
         is_immediate = True
         forget_at = time.monotonic()
         while not self._stopper.is_stopped and self._gone is None:
-            if self._receiver.store.waiting()["to_handle"] >= self._backlog_max:
+            if self._receiver.store.to_handle_count() >= self._backlog_max:
                 self._stopper.pause(BACKLOG_PAUSE_SECONDS)
                 continue
             started = time.monotonic()
@@ -79,7 +79,10 @@ class ReceiverWork:
                 has_more = self._receiver.poll(is_immediate=is_immediate)
             except Stopped:
                 return
-            except (Unavailable, Unreachable) as error:
+            except StateError:
+                raise
+            except RestanteError as error:
+                # Also refused credentials: a client that was suspended may be resumed.
                 self._log.warning("poll failed", reason=str(error))
                 self._stopper.pause(backoff.failed(getattr(error, "retry_after_seconds", None)))
                 continue
