@@ -21,9 +21,11 @@ from restante.commands.sites.collectors import NewCollector, SecretBox
 from restante.commands.sites.miners import MinerRequest
 from restante.commands.sites.routes_collectors import AdminCollectorRoutes
 from restante.commands.sites.routes_sites import AdminSiteRoutes
+from restante.commands.sites.routes_tags import AdminTagRoutes
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import Query
+from restante.delivery.presence import Presence
 from restante.identity import api_keys
 from restante.identity.callers import CollectorCaller, Role
 from restante.identity.master_key import MasterKey
@@ -188,7 +190,10 @@ def operator_routes(fleet: MinerFleet) -> list[Route]:
     database, trail = fleet.database, fleet.trail
     return [
         *AdminSiteRoutes(database, trail).routes(),
-        *AdminCollectorRoutes(database, trail, fleet.box, secret_overlap_seconds=OVERLAP_SECONDS).routes(),
+        *AdminCollectorRoutes(
+            database, trail, fleet.box, Presence(database), secret_overlap_seconds=OVERLAP_SECONDS
+        ).routes(),
+        *AdminTagRoutes(database, trail).routes(),
         *AdminCommandRoutes(database, trail, fleet.options, fleet.claim_options).routes(),
         *AdminAuditRoutes(database, trail).routes(),
     ]

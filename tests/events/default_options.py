@@ -31,6 +31,11 @@ def access_options(**changed: Any) -> AccessOptions:
     return replace(options.access_options(Settings()), **changed)
 
 
+def stored_poll(_client: int, stored_ms: int | None) -> int | None:
+    """The last poll of a client where no process remembers a newer one."""
+    return stored_ms
+
+
 def inbox_options(**changed: Any) -> InboxOptions:
     return replace(options.events_options(Settings()).poll.inbox, **changed)
 

@@ -55,6 +55,7 @@ class EdgeResources(NamedTuple):
     held_job_id: str
     rollout_id: str
     held_rollout_id: str
+    tag: str = "pilot"
 
     def for_route(self, route: Route) -> "EdgeResources":
         """The resources with the command that the route can act on."""

@@ -32,6 +32,7 @@ class EventResources(NamedTuple):
     subscribed_token: str
     event_subscription_id: str
     stream_id: str
+    tag: str = "pilot"
 
     def for_route(self, route: Route) -> "EventResources":
         """The resources with the event that the route can act on."""

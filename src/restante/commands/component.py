@@ -47,6 +47,7 @@ from restante.commands.sites import collectors
 from restante.commands.sites.collectors import SecretBox
 from restante.commands.sites.routes_collectors import AdminCollectorRoutes
 from restante.commands.sites.routes_sites import AdminSiteRoutes
+from restante.commands.sites.routes_tags import AdminTagRoutes
 from restante.commands.telemetry import telemetry
 from restante.commands.telemetry.ingest import TelemetryIngest
 from restante.commands.telemetry.routes_safety import SafetyRoutes
@@ -181,8 +182,9 @@ class CommandsComponent(PollComponent):
             *RuleRoutes(database, self.trail, self.box).routes(),
             *AdminSiteRoutes(database, self.trail).routes(),
             *AdminCollectorRoutes(
-                database, self.trail, self.box, secret_overlap_seconds=options.secret_overlap_seconds
+                database, self.trail, self.box, self.presence, secret_overlap_seconds=options.secret_overlap_seconds
             ).routes(),
+            *AdminTagRoutes(database, self.trail).routes(),
             *AdminCommandRoutes(database, self.trail, options.for_creation(self.box), options.for_claims()).routes(),
             *AdminAuditRoutes(database, self.trail, self.heads.remembered).routes(),
             *CommandBulkRoutes(database, self.job_actions()).routes(),

@@ -24,9 +24,9 @@ WHERE device_id IN (SELECT value FROM json_each(:devices))
   AND n <= (SELECT trimmed_n FROM device_update_heads AS head WHERE head.device_id = device_receipts.device_id)
 
 -- name: save_presence
--- Moves times and positions of devices forward, never back.
+-- Moves times and positions of devices forward, never back. A revoked device is never overdue.
 INSERT INTO device_presence (device_id, last_seen_at, overdue_at, received_ms, received_n)
-SELECT d.id, json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+SELECT d.id, json_extract(value, '$[1]'), CASE WHEN d.revoked_at IS NULL THEN json_extract(value, '$[2]') END,
     json_extract(value, '$[3]'), json_extract(value, '$[4]')
 FROM json_each(:rows) CROSS JOIN user_devices AS d ON d.id = json_extract(value, '$[0]') WHERE TRUE
 ON CONFLICT (device_id) DO UPDATE SET
@@ -40,8 +40,8 @@ ON CONFLICT (device_id) DO UPDATE SET
 -- name: save_presence@postgres
 -- PostgreSQL has other functions for JSON lists and for the greater of two values. Rows are locked in the order of ids.
 INSERT INTO device_presence (device_id, last_seen_at, overdue_at, received_ms, received_n)
-SELECT d.id, CAST(value ->> 1 AS BIGINT), CAST(value ->> 2 AS BIGINT), CAST(value ->> 3 AS BIGINT),
-    CAST(value ->> 4 AS BIGINT)
+SELECT d.id, CAST(value ->> 1 AS BIGINT), CASE WHEN d.revoked_at IS NULL THEN CAST(value ->> 2 AS BIGINT) END,
+    CAST(value ->> 3 AS BIGINT), CAST(value ->> 4 AS BIGINT)
 FROM jsonb_array_elements(CAST(:rows AS jsonb)) AS listed (value)
 JOIN user_devices AS d ON d.id = CAST(value ->> 0 AS BIGINT)
 ORDER BY d.id

@@ -15,7 +15,7 @@ from restante.identity.signing_keys import SigningKeys
 from restante.web.access import AccessControl
 from tests.defaults import new_application, new_device_tokens
 from tests.events.client_keys import jwks, private_jwk
-from tests.events.default_options import access_options
+from tests.events.default_options import access_options, stored_poll
 from tests.pki import TPP_DN
 
 BY_SECRET = {"name": "a bank app", "token_endpoint_auth_method": "client_secret_basic", "client_id": "tpp"}
@@ -34,7 +34,9 @@ class AdminApp:
         self.warnings = 0
         self.algorithms: list[str] = []
         _, key = database.write_now(api_keys.create, "me", Role.admin)
-        routes = AdminClientRoutes(database, access_options(**options), self._warn, self._make_keys).routes()
+        routes = AdminClientRoutes(
+            database, access_options(**options), self._warn, self._make_keys, stored_poll
+        ).routes()
         tokens = new_device_tokens(database, SigningKeys(database, MasterKey(bytes(32))))
         application = new_application(routes, AccessControl(database, tokens), RESPONSE_FORMAT)
         self.client = httpx.AsyncClient(
@@ -85,6 +87,7 @@ async def test_client_is_registered_rotated_suspended_and_resumed(app: AdminApp)
         "created_at": "2027-01-15T08:00:00Z",
         "suspended_at": None,
         "last_poll_at": None,
+        "tags": [],
     }
     assert await app.get("/admin/clients") == {"items": [shown], "next": None}
     rotated = await app.post("/admin/clients/tpp/rotate")

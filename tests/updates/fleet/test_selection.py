@@ -117,6 +117,7 @@ def test_counts_end_at_their_bound(fleet: DescribedFleet, monkeypatch: pytest.Mo
     counts = fleet.database.read_now(selection.counts, parse_object({"tag": "x"}))
     assert (counts.total, counts.status["active"], counts.overdue) == (Count(4, True), Count(4, True), Count(0, True))
     monkeypatch.setattr(selection, "COUNT_MAX", 3)
+    monkeypatch.setattr(selection, "COUNT_SCAN", 3)
     assert fleet.database.read_now(selection.count, parse_object({"tag": "x"})) == Count(3, False)
     assert fleet.database.read_now(selection.count, parse_object({"tag": "x", "platform": "linux"})) == Count(3, False)
 

@@ -15,6 +15,7 @@ from restante.core.iso_time import iso
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
+from restante.identity import tags
 from restante.identity.grants import ALL_IDS, AllowedIds
 
 SQL = queries_beside(__file__)
@@ -26,6 +27,7 @@ class Miner(msgspec.Struct, frozen=True):
     zone_id: int
     name: str
     created_at: str
+    tags: list[str] = msgspec.field(default_factory=list)
 
 
 class MinerRequest(msgspec.Struct, frozen=True):
@@ -75,7 +77,8 @@ def list_page(
     query = SQL.miners if site_id is None else SQL.miners_of_site
     filters = {"site_id": site_id, "zone_id": zone_id, "sites": allowed.as_json()}
     rows = conn.all(query, **filters, after=page.after, limit=page.limit + 1)
-    return page_of(rows, page, "id", view)
+    tagged = tags.tags_of_all(conn, "miner", [row["id"] for row in rows])
+    return page_of(rows, page, "id", lambda row: msgspec.structs.replace(view(row), tags=tagged[row["id"]]))
 
 
 def require_miner(conn: Connection, site_id: int, miner_id: int) -> Target:

@@ -14,8 +14,10 @@ from restante.core.decoding import INT64_MAX
 from restante.core.iso_time import iso, iso_or_none
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.paging import Page, page_of_items
-from restante.identity.grants import Area
+from restante.database.paging import Page, PageRequest, page_of_items
+from restante.delivery.presence import Presence
+from restante.identity import tags
+from restante.identity.grants import AllowedIds, Area
 from restante.web.paging import PAGE_QUERY, page_request_of
 from restante.web.request import ApiRequest
 from restante.web.routes import Access, Query, Route, RouteGroup, RouteOptions
@@ -59,6 +61,7 @@ class CollectorView(msgspec.Struct, frozen=True):
     last_seen_at: str | None
     revoked_at: str | None
     old_secret_until: str | None
+    tags: list[str] = msgspec.field(default_factory=list)
 
 
 class NewCollectorView(msgspec.Struct, frozen=True):
@@ -82,10 +85,19 @@ class RotationResult(msgspec.Struct, frozen=True):
 
 
 class AdminCollectorRoutes:
-    def __init__(self, database: Database, trail: AuditTrail, box: SecretBox, *, secret_overlap_seconds: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        trail: AuditTrail,
+        box: SecretBox,
+        presence: Presence,
+        *,
+        secret_overlap_seconds: int,
+    ) -> None:
         self._database = database
         self._trail = trail
         self._box = box
+        self._presence = presence
         self._secret_overlap_seconds = secret_overlap_seconds
 
     def routes(self) -> list[Route]:
@@ -120,14 +132,19 @@ class AdminCollectorRoutes:
     async def list_page(self, request: ApiRequest) -> Page[CollectorView]:
         page = page_request_of(request)
         site_id = request.query_int("site_id", 0, 1, INT64_MAX) or None
-        found = await self._database.read(
-            collectors.list_collectors, site_id, page.after, page.limit + 1, request.allowed
-        )
-        return page_of_items([view(collector) for collector in found], page, lambda each: each.id)
+        found, tagged = await self._database.read(_list, site_id, page, request.allowed)
+        shown = [self._current_view(collector, tagged[collector.id]) for collector in found]
+        return page_of_items(shown, page, lambda each: each.id)
 
     async def get(self, request: ApiRequest) -> CollectorView:
         await site_scope.check_collector(self._database, request.allowed, request.path_id("device_id"))
-        return view(await self._database.read(collectors.find, request.path_id("device_id")))
+        collector, own_tags = await self._database.read(_find, request.path_id("device_id"))
+        return self._current_view(collector, own_tags)
+
+    def _current_view(self, collector: Collector, own_tags: list[str]) -> CollectorView:
+        """The collector with its tags and with the last poll that this server remembers."""
+        seen_ms = self._presence.newest_ms(collector.id, collector.last_seen_at)
+        return msgspec.structs.replace(view(collector), last_seen_at=iso_or_none(seen_ms), tags=own_tags)
 
     async def rotate(self, request: ApiRequest, body: RotationBody) -> RotationResult:
         """An old token ends at once; an old secret still verifies ACKs during the overlap."""
@@ -142,6 +159,17 @@ class AdminCollectorRoutes:
         """Revoking is final. Other collectors get the commands that it holds when their leases expire."""
         await site_scope.check_collector(self._database, request.allowed, request.path_id("device_id"))
         return await self._database.write(revoke, self._trail, request.path_id("device_id"), request.actor)
+
+
+def _list(
+    conn: Connection, site_id: int | None, page: PageRequest, allowed: AllowedIds
+) -> tuple[list[Collector], dict[int, list[str]]]:
+    found = collectors.list_collectors(conn, site_id, page.after, page.limit + 1, allowed)
+    return found, tags.tags_of_all(conn, "collector", [collector.id for collector in found])
+
+
+def _find(conn: Connection, device_id: int) -> tuple[Collector, list[str]]:
+    return collectors.find(conn, device_id), tags.tags_of(conn, "collector", device_id)
 
 
 def add(conn: Connection, trail: AuditTrail, box: SecretBox, body: CollectorBody, actor: str) -> NewCollector:

@@ -41,6 +41,22 @@ async def check_collector(database: Database, allowed: AllowedIds, device_id: in
         raise NotFound("there is no such collector")
 
 
+def site_of_collector(conn: Connection, allowed: AllowedIds, device_id: int) -> int:
+    """The site of the collector; NotFound if it is missing or outside the caller's grants."""
+    site_id = _site_of(conn, SQL.site_of_collector, device_id)
+    if site_id is None or site_id not in allowed:
+        raise NotFound("there is no such collector")
+    return site_id
+
+
+def site_of_miner(conn: Connection, allowed: AllowedIds, miner_id: int) -> int:
+    """The site of the miner; NotFound if it is missing or outside the caller's grants."""
+    site_id = _site_of(conn, SQL.site_of_miner, miner_id)
+    if site_id is None or site_id not in allowed:
+        raise NotFound("there is no such miner")
+    return site_id
+
+
 def site_filter(allowed: AllowedIds, site_id: int | None) -> int | None:
     """The site that a list is filtered by: if one site alone is allowed, its index serves the list."""
     only = allowed.only

@@ -9,3 +9,7 @@ SELECT site_id FROM automation_rules WHERE id = :id
 -- name: site_of_collector
 -- The site of a collector.
 SELECT site_id FROM edge_devices WHERE id = :id
+
+-- name: site_of_miner
+-- The site of a miner.
+SELECT site_id FROM edge_miners WHERE id = :id

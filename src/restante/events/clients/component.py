@@ -10,6 +10,7 @@ from restante.events.clients import assertions, clients
 from restante.events.clients.access import AccessOptions, TokenCounters
 from restante.events.clients.refusals import Refusals
 from restante.events.clients.routes_admin import AdminClientRoutes, MakeKeys
+from restante.events.clients.routes_client_state import ClientStateRoutes, NewestPoll
 from restante.events.clients.routes_token import TokenRoutes
 from restante.web.client_cert import ClientCertificates
 from restante.web.component import Component, MetricSample, Service
@@ -20,9 +21,15 @@ log = structlog.get_logger()
 
 class ClientAccessComponent(Component):
     def __init__(
-        self, database: Database, client_certificates: ClientCertificates, options: AccessOptions, make_keys: MakeKeys
+        self,
+        database: Database,
+        client_certificates: ClientCertificates,
+        options: AccessOptions,
+        make_keys: MakeKeys,
+        newest_poll: NewestPoll,
     ) -> None:
         self._database = database
+        self._newest_poll = newest_poll
         self._make_keys = make_keys
         self._client_certificates = client_certificates
         self.options = options
@@ -34,7 +41,8 @@ class ClientAccessComponent(Component):
             *TokenRoutes(
                 self._database, self._client_certificates, self.options, self.counters, self.refusals
             ).routes(),
-            *AdminClientRoutes(self._database, self.options, self.warn, self._make_keys).routes(),
+            *AdminClientRoutes(self._database, self.options, self.warn, self._make_keys, self._newest_poll).routes(),
+            *ClientStateRoutes(self._database, self._newest_poll).routes(),
         ]
 
     async def start(self) -> None:

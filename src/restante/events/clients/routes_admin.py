@@ -11,16 +11,18 @@ from msgspec import Meta
 
 from restante.core.errors import BadInput
 from restante.core.iso_time import iso, iso_or_none, iso_precise
+from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.paging import Page, page_of_items
+from restante.database.paging import Page, PageRequest, page_of_items
 from restante.events.clients import client_keys, client_scope, clients
 from restante.events.clients.access import AccessOptions
 from restante.events.clients.clients import AuthMethod, ClientRegistration, EventClient, RegisteredClient, SigningAlg
 from restante.events.publishing import event_audit
 from restante.events.publishing.event_audit import AuditedAction
 from restante.events.response_format import RESPONSE_FORMAT
+from restante.identity import tags
 from restante.identity.clients.scopes import SCOPES
-from restante.identity.grants import Area
+from restante.identity.grants import AllowedIds, Area
 from restante.web.paging import PAGE_QUERY, page_request_of
 from restante.web.request import ApiRequest
 from restante.web.routes import Access, Query, Route, RouteGroup
@@ -78,6 +80,7 @@ class ClientView(msgspec.Struct, frozen=True):
     created_at: str
     suspended_at: str | None
     last_poll_at: str | None
+    tags: list[str] = msgspec.field(default_factory=list)
 
 
 class AuditedActionView(msgspec.Struct, frozen=True):
@@ -95,9 +98,16 @@ MakeKeys = Callable[[Iterable[str]], Awaitable[None]]
 
 class AdminClientRoutes:
     def __init__(
-        self, database: Database, options: AccessOptions, warn: Callable[[], Awaitable[None]], make_keys: MakeKeys
+        self,
+        database: Database,
+        options: AccessOptions,
+        warn: Callable[[], Awaitable[None]],
+        make_keys: MakeKeys,
+        newest_poll: Callable[[int, int | None], int | None],
     ) -> None:
         self._database = database
+        # The last poll of a client that memory knows, if it is newer than the stored one.
+        self._newest_poll = newest_poll
         self._options = options
         self._make_keys = make_keys
         # Logs how the settings weaken the access of clients; called after each registration.
@@ -138,11 +148,18 @@ class AdminClientRoutes:
 
     async def list_page(self, request: ApiRequest) -> Page[ClientView]:
         window = page_request_of(request)
-        found = await self._database.read(clients.list_after, window.after, window.limit + 1, request.allowed)
-        return page_of_items([client_view(each) for each in found], window, lambda each: each.id)
+        found, tagged = await self._database.read(_list, window, request.allowed)
+        shown = [self._current_view(each, tagged[each.id]) for each in found]
+        return page_of_items(shown, window, lambda each: each.id)
 
     async def get(self, request: ApiRequest) -> ClientView:
-        return client_view(await self._database.read(clients.get, _client_id_of(request)))
+        client, own_tags = await self._database.read(_get, _client_id_of(request))
+        return self._current_view(client, own_tags)
+
+    def _current_view(self, client: EventClient, own_tags: list[str]) -> ClientView:
+        """The client with its tags and with the last poll that this server remembers."""
+        polled_at = iso_or_none(self._newest_poll(client.id, client.last_poll_at))
+        return msgspec.structs.replace(client_view(client), last_poll_at=polled_at, tags=own_tags)
 
     async def rotate(self, request: ApiRequest, body: ClientRotationBody) -> RegisteredClientView:
         """The method stays the same. The client's access tokens end at once."""
@@ -164,6 +181,16 @@ class AdminClientRoutes:
             raise BadInput("client_id", "the client_id of a client")
         page = await self._database.read(event_audit.list_page, client_id, page_request_of(request), request.allowed)
         return Page([action_view(each) for each in page.items], page.next)
+
+
+def _list(conn: Connection, window: PageRequest, allowed: AllowedIds) -> tuple[list[EventClient], dict[int, list[str]]]:
+    found = clients.list_after(conn, window.after, window.limit + 1, allowed)
+    return found, tags.tags_of_all(conn, "client", [client.id for client in found])
+
+
+def _get(conn: Connection, client_id: str) -> tuple[EventClient, list[str]]:
+    client = clients.get(conn, client_id)
+    return client, tags.tags_of(conn, "client", client.id)
 
 
 def _client_id_of(request: ApiRequest) -> str:

@@ -44,8 +44,12 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class IndexReader:
+    """`rest`: the conditions to check. `is_index_enough`: they hold for every device of the index, but for one that was
+    changed at the same moment."""
+
     index: Index
     rest: tuple[Condition, ...]
+    is_index_enough: bool = False
 
     def read(self, conn: Connection, place: Place | None, limit: int) -> list[Examined]:
         """The next devices of the index, at most `limit`."""
@@ -111,9 +115,9 @@ def first_with_few(conn: Connection, conditions: Sequence[Condition]) -> Conditi
 def reader_of(chosen: Condition | None, conditions: Sequence[Condition]) -> IndexReader:
     """The reader of the chosen condition's index, which checks all other conditions; None: of all devices."""
     if chosen is None or chosen.index is None:
-        return IndexReader(ALL_DEVICES, tuple(conditions))
+        return IndexReader(ALL_DEVICES, tuple(conditions), not conditions)
     rest = [condition for condition in conditions if condition is not chosen or not condition.is_exact_index]
-    return IndexReader(chosen.index, tuple(rest))
+    return IndexReader(chosen.index, tuple(rest), all(condition is chosen for condition in rest))
 
 
 def reader_at(conditions: Sequence[Condition], place: Place, field: str) -> IndexReader:

@@ -90,7 +90,8 @@ class FleetListRoutes:
         return FleetPage([self._with_memory(row) for row in page.items], page.next)
 
     async def counts(self, request: ApiRequest) -> Counts:
-        """A count ends at 10,000 examined devices; then `is_exact` is false."""
+        """A count that needs several filters ends at 10,000 examined devices, and one that needs one at a million; then
+        `is_exact` is false."""
         return await self._database.read(selection.counts, filter_of(request), request.allowed)
 
     async def export(self, request: ApiRequest) -> ApiResponse:

@@ -34,7 +34,9 @@ from restante.updates.fleet.index_reader import (
 # How many devices a page, a page of ids and a count examine at most.
 PAGE_SCAN = 2000
 IDS_SCAN = 5000
-COUNT_MAX = 10_000
+COUNT_SCAN = 10_000
+# A count that one index answers reads nothing but the index, and may go further.
+COUNT_MAX = 1_000_000
 
 COUNTED_STATUSES = ("active", "revoked")
 COUNTED_CONFIG_STATES = ("behind", "current", "applied", "failed")
@@ -127,7 +129,7 @@ def ids_after(conn: Connection, wanted: DeviceFilter, after_id: int, limit: int,
 
 
 def count(conn: Connection, wanted: DeviceFilter, users: AllowedIds = ALL_IDS) -> Count:
-    """How many devices match; examines at most COUNT_MAX."""
+    """How many devices match: up to COUNT_MAX if one index answers it, otherwise of the first COUNT_SCAN devices."""
     return _count(conn, groups.resolve(conn, wanted, users), users)
 
 
@@ -159,8 +161,8 @@ def _conditions(conn: Connection, filters: Sequence[DeviceFilter], users: Allowe
 
 def _count(conn: Connection, filters: Sequence[DeviceFilter], users: AllowedIds) -> Count:
     reader = choose(conn, _conditions(conn, filters, users))
-    if not reader.rest:
+    if reader.is_index_enough:
         counted = reader.count_up_to(conn, COUNT_MAX)
         return Count(counted, counted < COUNT_MAX)
-    read = reader.read(conn, None, COUNT_MAX)
-    return Count(sum(each.is_match for each in read), len(read) < COUNT_MAX)
+    read = reader.read(conn, None, COUNT_SCAN)
+    return Count(sum(each.is_match for each in read), len(read) < COUNT_SCAN)
