@@ -12,7 +12,7 @@ from restante.commands.lifecycle.approval import ApprovalRules
 from restante.commands.response_format import RESPONSE_FORMAT
 from restante.database.database import Database
 from restante.database.paging import PageRequest
-from restante.identity import api_keys
+from restante.identity import api_keys, tags
 from restante.identity.callers import Role
 from restante.identity.grants import checked_grants
 from restante.identity.signing_keys import SigningKeys
@@ -145,6 +145,7 @@ async def test_caller_reaches_only_miners_of_their_sites(api: BulkApi, fleet: Mi
         ({"action": "explode", "all": True}, "action"),
         ({"action": "send", "filter": {"colour": "red"}}, "filter.colour"),
         ({"action": "send", "filter": {"site_id": "x"}}, "filter.site_id"),
+        ({"action": "send", "filter": {"tag": "A"}, "params": {"command_type": "HASHING_ENABLE"}}, "filter.tag"),
         ({"action": "send", "all": True}, "params.command_type"),
         ({"action": "send", "all": True, "params": {"command_type": "NONE"}}, "params.command_type"),
         ({"action": "send", "all": True, "params": {"command_type": "HASHING_ENABLE", "ttl_sec": 0}}, "params.ttl_sec"),
@@ -158,6 +159,15 @@ async def test_malformed_request_names_its_field_and_changes_nothing(
     response = await api.call("POST", "/miners/bulk", body, role=Role.operator)
     assert (response.status_code, response.json().get("field")) == (400, field), response.text
     assert fleet.count("jobs") == 0
+
+
+async def test_miners_are_found_by_their_tags(api: BulkApi, fleet: MinerFleet) -> None:
+    for miner, tag in ((fleet.miner, "pilot"), (fleet.miner, "hot"), (fleet.east_miner, "pilot")):
+        fleet.database.write_now(tags.add, "miner", miner, tag)
+    for wanted, found in (("pilot", [fleet.miner, fleet.east_miner]), ("hot,pilot", [fleet.miner]), ("cold", [])):
+        body = {**send(fleet.site_id), "filter": {"tag": wanted}, "dry_run": True}
+        sample = (await api.call("POST", "/miners/bulk", body, role=Role.operator)).json()
+        assert (sample["total"], [miner["id"] for miner in sample["sample"]]) == (len(found), found)
 
 
 async def test_repeated_request_under_its_key_creates_one_job(api: BulkApi, fleet: MinerFleet) -> None:

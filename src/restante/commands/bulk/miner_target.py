@@ -1,31 +1,43 @@
 """Miners as the target of jobs: all that match a filter, within the sites of the caller's grants."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from restante.commands.audit.audit_trail import ROOT_CHAIN, AuditEntry, AuditTrail
 from restante.commands.body_ids import BodyWithIds, Id
 from restante.commands.sites import sites
 from restante.commands.sites.miners import Miner, view
 from restante.commands.sites.site_scope import check_body
+from restante.core.errors import BadInput
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.identity.grants import AllowedIds, Area
+from restante.identity.tags import TAGS_MAX, check_tag
 from restante.jobs.actions import IdPage, JobTarget, id_page
 from restante.jobs.rollouts.rollout_items import RolloutItems
 
 SQL = queries_beside(__file__)
 
 
+MINER_IDS_MAX = 10_000
+TEXT_CHARACTERS_MAX = 255
+
+
 class MinerFilter(BodyWithIds, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Miners of a site, of a zone, or with these ids."""
+    """Miners of a site, of a zone, with these ids, or with a tag (or several, separated by commas: all of them)."""
 
     id_fields = ("site_id", "zone_id", "miner_ids")
 
     site_id: Id | None = None
     zone_id: Id | None = None
-    miner_ids: list[Id] | None = None
+    miner_ids: Annotated[list[Id], Meta(max_length=MINER_IDS_MAX)] | None = None
+    tag: Annotated[str, Meta(min_length=1, max_length=TEXT_CHARACTERS_MAX, examples=["pilot"])] | None = None
+
+    @property
+    def tags(self) -> list[str]:
+        return [] if self.tag is None else self.tag.split(",")
 
 
 class MinerTarget(JobTarget[MinerFilter]):
@@ -37,6 +49,10 @@ class MinerTarget(JobTarget[MinerFilter]):
         self._trail = trail
 
     def check(self, conn: Connection, filters: MinerFilter, allowed: AllowedIds) -> None:
+        if len(filters.tags) > TAGS_MAX:
+            raise BadInput("filter.tag", f"at most {TAGS_MAX} tags")
+        for tag in filters.tags:
+            check_tag(tag, "filter.tag")
         if filters.site_id is not None:
             check_body(allowed, filters.site_id, "filter.site_id")
             sites.require_site(conn, filters.site_id, "filter.site_id")
@@ -86,4 +102,7 @@ def _bound(filters: MinerFilter, allowed: AllowedIds) -> dict[str, Any]:
         "zone_id": filters.zone_id,
         "miner_ids": None if miner_ids is None else msgspec.json.encode(miner_ids).decode(),
         "sites": allowed.as_json(),
+        # Between commas, so that both engines can search the text for a tag.
+        "tags": None if filters.tag is None else f",{filters.tag},",
+        "tag_count": len(set(filters.tags)),
     }

@@ -5,6 +5,9 @@ WHERE id > :after
   AND (CAST(:site_id AS BIGINT) IS NULL OR site_id = :site_id)
   AND (CAST(:zone_id AS BIGINT) IS NULL OR zone_id = :zone_id)
   AND (CAST(:miner_ids AS TEXT) IS NULL OR id IN (SELECT value FROM json_each(:miner_ids)))
+  AND (CAST(:tags AS TEXT) IS NULL OR :tag_count = (
+    SELECT COUNT(*) FROM tags t WHERE t.kind = 'miner' AND t.resource_id = edge_miners.id
+      AND REPLACE(:tags, ',' || t.tag || ',', '') <> :tags))
   AND (CAST(:sites AS TEXT) IS NULL OR site_id IN (SELECT value FROM json_each(:sites)))
 ORDER BY id LIMIT :limit
 
@@ -14,6 +17,9 @@ SELECT COUNT(*) AS miners FROM edge_miners
 WHERE (CAST(:site_id AS BIGINT) IS NULL OR site_id = :site_id)
   AND (CAST(:zone_id AS BIGINT) IS NULL OR zone_id = :zone_id)
   AND (CAST(:miner_ids AS TEXT) IS NULL OR id IN (SELECT value FROM json_each(:miner_ids)))
+  AND (CAST(:tags AS TEXT) IS NULL OR :tag_count = (
+    SELECT COUNT(*) FROM tags t WHERE t.kind = 'miner' AND t.resource_id = edge_miners.id
+      AND REPLACE(:tags, ',' || t.tag || ',', '') <> :tags))
   AND (CAST(:sites AS TEXT) IS NULL OR site_id IN (SELECT value FROM json_each(:sites)))
 
 -- name: by_ids
