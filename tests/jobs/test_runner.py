@@ -9,7 +9,7 @@ from restante.database.errors import DatabaseUnavailable
 from restante.database.paging import PageRequest
 from restante.identity import access_audit, api_keys
 from restante.identity.grants import Role, checked_grants
-from restante.jobs import batches, jobs
+from restante.jobs import batches, creators, jobs
 from restante.jobs.runner import JobRunner
 from tests.conftest import ManualClock
 from tests.jobs.job_fixture import Even, JobFixture, run_until_idle
@@ -172,7 +172,7 @@ def test_job_pauses_when_its_creator_loses_the_right(fixture: JobFixture, way: s
         fixture.database.write_now(api_keys.set_grants, fixture.key_id, grants, "ada")
     fixture.run()
     shown = fixture.show(job.job_id)
-    assert (shown.state, shown.reason, shown.done) == ("paused", batches.NO_RIGHTS, 0)
+    assert (shown.state, shown.reason, shown.done) == ("paused", creators.NO_RIGHTS, 0)
     assert fixture.counted() == []
 
 

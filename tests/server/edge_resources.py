@@ -16,12 +16,16 @@ from restante.commands.sites.miners import MinerRequest
 from restante.commands.telemetry import safety_events, telemetry
 from restante.commands.telemetry.telemetry_records import parse_batch
 from restante.core.iso_time import iso
+from restante.core.rollout_rules import RolloutRules
 from restante.database.connection import Connection
 from restante.identity.callers import CollectorCaller
 from restante.identity.grants import ALL_IDS, Role
 from restante.jobs import jobs
 from restante.jobs.actions import JobCaller
 from restante.jobs.jobs import JobRequest
+from restante.jobs.rollouts import rollouts
+from restante.jobs.rollouts.rollouts import RolloutRequest
+from restante.jobs.rollouts.waves import Wave
 from restante.server.app import Node
 from restante.server.config.options import commands_options
 from restante.web.routes import Route
@@ -49,11 +53,15 @@ class EdgeResources(NamedTuple):
     rule_id: int
     job_id: str
     held_job_id: str
+    rollout_id: str
+    held_rollout_id: str
 
     def for_route(self, route: Route) -> "EdgeResources":
         """The resources with the command that the route can act on."""
         needs_approval = route.path.endswith(("/approve", "/deny"))
-        return self._replace(command_id=self.approval_id, job_id=self.held_job_id) if needs_approval else self
+        if not needs_approval:
+            return self
+        return self._replace(command_id=self.approval_id, job_id=self.held_job_id, rollout_id=self.held_rollout_id)
 
 
 def is_edge(route: Route) -> bool:
@@ -87,22 +95,29 @@ def add_edge_resources(conn: Connection, node: Node) -> EdgeResources:
         create(APPROVED_TYPE),
         create("HASHING_ENABLE"),
         rule.id,
-        _job(conn, node, site.id, "HASHING_ENABLE"),
-        _job(conn, node, site.id, APPROVED_TYPE),
+        jobs.create(conn, _job(node, site.id, "HASHING_ENABLE"), 1).job_id,
+        jobs.create(conn, _job(node, site.id, APPROVED_TYPE), 1).job_id,
+        _rollout(conn, _job(node, site.id, "HASHING_ENABLE")),
+        _rollout(conn, _job(node, site.id, APPROVED_TYPE)),
     )
 
 
-def _job(conn: Connection, node: Node, site_id: int, command_type: str) -> str:
+def _job(node: Node, site_id: int, command_type: str) -> JobRequest:
     """A job that sends a command to all miners of the site; one that needs approval waits for it."""
     send = next(action for action in node.commands.job_actions() if action.name == "send")
-    request = JobRequest(
+    return JobRequest(
         action=send,
         filters=MinerFilter(site_id=site_id),
         params=SendParams(command_type=command_type),
         caller=JobCaller(ACTOR, (), ALL_IDS),
         role=Role.operator,
     )
-    return jobs.create(conn, request, 1).job_id
+
+
+def _rollout(conn: Connection, job: JobRequest) -> str:
+    rules = RolloutRules(95, 5, 60, 0)
+    request = RolloutRequest(job=job, name="", waves=[Wave(percent=100)], rules=rules, is_boosting=False)
+    return str(rollouts.create(conn, request, 1)["rollout_id"])
 
 
 def _rule(site_id: int) -> RuleRequest:

@@ -150,7 +150,7 @@ def fill_path(route: Route, resources: Resources) -> str:
 
 
 def is_job(route: Route) -> bool:
-    return route.path.startswith("/apiv1/jobs")
+    return route.path.startswith(("/apiv1/jobs", "/apiv1/rollouts"))
 
 
 def dump(conn: Connection) -> dict[str, list[tuple[Any, ...]]]:

@@ -155,6 +155,18 @@ TOUCHES: dict[str, dict[str, str]] = {
         "DELETE " + EDGE + "/devices/{device_id}": RESOURCE,
         "POST " + EDGE + "/miners/bulk": BODY,
         "POST " + EDGE + "/commands/bulk": BODY,
+        "POST /apiv1/rollouts": BODY,
+        "GET /apiv1/rollouts": JOBS,
+        "GET /apiv1/rollouts/{rollout_id}": JOB,
+        "PATCH /apiv1/rollouts/{rollout_id}": JOB,
+        "GET /apiv1/rollouts/{rollout_id}/laggards": JOB,
+        "POST /apiv1/rollouts/{rollout_id}/pause": JOB,
+        "POST /apiv1/rollouts/{rollout_id}/resume": JOB,
+        "POST /apiv1/rollouts/{rollout_id}/advance": JOB,
+        "POST /apiv1/rollouts/{rollout_id}/abort": JOB,
+        "POST /apiv1/rollouts/{rollout_id}/roll-back": JOB,
+        "POST /apiv1/rollouts/{rollout_id}/approve": JOB,
+        "POST /apiv1/rollouts/{rollout_id}/deny": JOB,
         "GET /apiv1/jobs": JOBS,
         "GET /apiv1/jobs/{job_id}": JOB,
         "GET /apiv1/jobs/{job_id}/items": JOB,
@@ -344,9 +356,10 @@ def check_filtered(fixture: Fixture, route: Route, response: httpx.Response) -> 
         assert chains == {other.edge.site_id}
         return
     if touches == JOBS:
-        shown = {item["job_id"] for item in response.json()["data"]["items"]}
-        assert not {own.edge.job_id, own.edge.held_job_id} & shown
-        assert other.edge.job_id in shown
+        name = "job_id" if route.path == "/apiv1/jobs" else "rollout_id"
+        shown = {item[name] for item in response.json()["data"]["items"]}
+        assert not {getattr(own.edge, name), getattr(own.edge, f"held_{name}")} & shown
+        assert getattr(other.edge, name) in shown
         return
     if area == "commands":
         name = "id" if route.path.endswith("/sites") else "site_id"

@@ -188,6 +188,24 @@ BODIES: dict[tuple[str, str], list[Body]] = {
     ("POST", "/apiv1/outbox/bulk"): [
         lambda _, resources: {"action": "retry", "filter": {"device_id": resources.device_id}, "rate_per_second": 5}
     ],
+    ("POST", "/apiv1/rollouts"): [
+        lambda _, resources: {
+            "name": "restart",
+            "target": "miners",
+            "action": "send",
+            "filter": {"site_id": resources.edge.site_id},
+            "params": {"command_type": "enable"},
+            "waves": [{"count": 1}, {"percent": 100}],
+            "success_percent": 90,
+            "error_percent": 5,
+            "min_wave_seconds": 1,
+            "max_wave_seconds": 60,
+            "rate_per_second": 5,
+            "poll_boost": False,
+            "dry_run": False,
+        }
+    ],
+    ("PATCH", "/apiv1/rollouts/{rollout_id}"): [_fixed(name="x", success_percent=80, max_wave_seconds=600)],
     ("POST", "/apiv1/jobs/{job_id}/deny"): [_fixed(reason="not now")],
     ("PUT", "/apiv1/poll-boost"): [_fixed(for_seconds=60, interval_seconds=15)],
     **{route: [_edge_body(body) for body in bodies] for route, bodies in EDGE_BODIES.items()},

@@ -50,6 +50,24 @@ class IdPage(NamedTuple):
     next: int | None
 
 
+class WaveCounts(NamedTuple):
+    """How many of a job's items have reported success or failure, and how many have reported nothing yet."""
+
+    succeeded: int
+    failed: int
+    waiting: int
+
+
+class Laggard(msgspec.Struct, frozen=True, kw_only=True):
+    """An item of a rollout that has not reported success. `detail`: what is known about it."""
+
+    item: int
+    name: str | None
+    wave: int
+    state: Literal["waiting", "failed"]
+    detail: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class BatchResult:
     """The results of the items that were acted on, in order.
@@ -93,6 +111,8 @@ class Batch:
     sealed: bytes | None
     created_at: int
     approved_by: str | None = None
+    # The rollout that the job belongs to.
+    rollout: int | None = None
     # What `JobAction.make` returned for the items.
     made: Mapping[int, Any] = field(default_factory=dict)
 
@@ -177,6 +197,28 @@ class JobAction(ABC, Generic[P]):
     def item_outcomes(self, conn: Connection, results: Sequence[str]) -> Mapping[str, str]:  # noqa: ARG002
         """The same for some items, by their result."""
         return {}
+
+
+class RolloutAction(JobAction[P]):
+    """An action whose success is known later, from what devices and collectors report. It can be done in waves."""
+
+    # The name of the target and the action that undo it for the items of a rollout; None: it cannot be undone.
+    roll_back: ClassVar[tuple[str, str] | None] = None
+
+    def undo_params(self, params: P) -> dict[str, Any]:  # noqa: ARG002
+        """The parameters of the action that undoes this one."""
+        return {}
+
+    @abstractmethod
+    def wave_counts(self, conn: Connection, job: int) -> WaveCounts:
+        """What became of the items that the job acted on."""
+
+    @abstractmethod
+    def laggards(self, conn: Connection, rollout: int, after: int, limit: int) -> list[Laggard]:
+        """Items of a rollout that have not reported success, in the order of their ids."""
+
+    def keep_pace(self, conn: Connection) -> None:
+        """Called while a wave waits for reports, if the rollout asks for it: let reports come sooner."""
 
 
 class JobActions:

@@ -26,7 +26,6 @@ SQL = queries_beside(__file__)
 
 # Errors that say nothing about an item: the same batch may succeed later.
 TRANSIENT = (DatabaseUnavailable, TransactionConflict, LockHeld)
-NO_RIGHTS = "the creator of the job may not do this any more"
 
 
 class ItemRaised(Exception):
@@ -118,7 +117,7 @@ def run_batch(
         return ENDED
     allowed = creators.allowed_now(conn, job)
     if allowed is None:
-        jobs.end_by_engine(conn, actions, job, "paused", NO_RIGHTS)
+        jobs.end_by_engine(conn, actions, job, "paused", creators.NO_RIGHTS)
         return ENDED
     try:
         page = _next_page(conn, action, job, allowed, items_max)
@@ -168,7 +167,11 @@ def _next_page(conn: Connection, action: JobAction[Any], job: Row, allowed: Allo
     filters = msgspec.json.decode(job["filter"], type=target.filter_type)
     ids, next_id = target.ids_after(conn, filters, allowed, job["after_id"], limit)
     is_end = next_id is None or next_id >= job["through_id"]
-    return IdPage([item for item in ids if item <= job["through_id"]], None if is_end else next_id)
+    ids = [item for item in ids if item <= job["through_id"]]
+    if job["wave"] and ids:
+        earlier = conn.values(SQL.in_earlier_wave, rollout=job["rollout"], ids=msgspec.json.encode(ids).decode())
+        ids = [item for item in ids if (item,) not in set(earlier)]
+    return IdPage(ids, None if is_end else next_id)
 
 
 def _prepared_first(ids: Sequence[int], made: Mapping[int, Any]) -> list[int]:
@@ -188,6 +191,7 @@ def _batch(job: Row, action: JobAction[Any], allowed: AllowedIds, made: Mapping[
         job["sealed_params"],
         job["created_at"],
         job["approved_by"],
+        job["rollout"],
         made,
     )
 

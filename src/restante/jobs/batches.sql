@@ -45,3 +45,8 @@ UPDATE jobs SET lease_owner = NULL, lease_until = NULL WHERE lease_owner = :owne
 -- name: release_all
 -- Ends all leases: no runner can be alive.
 UPDATE jobs SET lease_owner = NULL, lease_until = NULL WHERE lease_owner IS NOT NULL
+
+-- name: in_earlier_wave
+-- Which of these items another wave of the rollout has acted on.
+SELECT i.item FROM job_items i JOIN jobs j ON j.id = i.job
+WHERE i.item IN (SELECT value FROM json_each(:ids)) AND j.rollout = :rollout AND j.wave > 0

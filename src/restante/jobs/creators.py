@@ -12,6 +12,8 @@ from restante.identity.grants import AllowedIds, Area, Grants, Role, stored_gran
 
 SQL = queries_beside(__file__)
 
+NO_RIGHTS = "the creator may not do this any more"
+
 
 def allowed_now(conn: Connection, job: Row) -> AllowedIds | None:
     """The resources that the creator of the job may change now, within the job's scope; None if there are none."""

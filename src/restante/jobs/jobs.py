@@ -27,7 +27,7 @@ from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
 from restante.identity.callers import ApiKeyCaller, Person
 from restante.identity.grants import AllowedIds, Area, Role
-from restante.jobs.actions import JobAction, JobActions, JobCaller
+from restante.jobs.actions import JobAction, JobActions, JobCaller, StoredParams
 
 SQL = queries_beside(__file__)
 
@@ -109,6 +109,8 @@ class JobRequest:
     caller: JobCaller
     role: Role
     rate_per_second: int | None = None
+    # What was stored of the parameters before: of a rollout, whose waves are jobs.
+    stored: StoredParams | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +148,7 @@ def create(conn: Connection, request: JobRequest, total: int, wave: WaveOf | Non
     """Create the job. It runs soon, unless a second person must approve it. `total`: how many rows match."""
     action, target, caller = request.action, request.action.target, request.caller
     target.check(conn, request.filters, caller.allowed)
-    stored = action.check(conn, request.filters, request.params, caller)
+    stored = request.stored or action.check(conn, request.filters, request.params, caller)
     needs_approval = wave is None and action.needs_approval(conn, request.filters, request.params, caller)
     job_id = f"job_{secrets.token_hex(12)}"
     conn.run(
@@ -198,14 +200,14 @@ def find_visible(conn: Connection, job_id: str, caller: Person | ApiKeyCaller, r
 
 def is_visible(job: Row, caller: Person | ApiKeyCaller, role: Role) -> bool:
     """Whether the caller has the role for every user, site or client that the job is limited to."""
-    allowed = _open_to(caller, Area(job["area"]), role)
+    allowed = open_to(caller, Area(job["area"]), role)
     if allowed is None or allowed.are_all:
         return allowed is not None
     scope = None if job["scope"] is None else msgspec.json.decode(job["scope"], type=list[int | str])
     return scope is not None and all(each in allowed for each in scope)
 
 
-def _open_to(caller: Person | ApiKeyCaller, area: Area, role: Role) -> AllowedIds | None:
+def open_to(caller: Person | ApiKeyCaller, area: Area, role: Role) -> AllowedIds | None:
     """What the caller's grants open in the area. Of the fleet, people without the role admin, and keys of users, see
     what the lists of devices show them: their own devices, and people those of users whom a grant names."""
     allowed = caller.grants.allowed(area, role)
@@ -369,6 +371,20 @@ def _find_waiting(conn: Connection, job_id: str) -> Row:
     if job["state"] != "pending_approval":
         raise Conflict(f"the job is {job['state']}: it does not wait for approval")
     return job
+
+
+def set_state(
+    conn: Connection, actions: JobActions, job_id: str, state: JobState, actor: str, reason: str | None
+) -> None:
+    """Change the state of the job of a rollout, unless it has ended."""
+    conn.lock("job", find(conn, job_id)["id"])
+    job = find(conn, job_id)
+    if job["state"] not in ENDED and job["state"] != state:
+        _change(conn, actions, job, state, actor, f"job.{_EVENTS[state]}", reason)
+        conn.add_commit_event(JobsDue())
+
+
+_EVENTS: dict[JobState, str] = {"paused": "paused", "queued": "resumed", "aborted": "aborted"}
 
 
 def _change(

@@ -32,6 +32,10 @@ RULES_BEYOND_SCHEMA = [
     "POST /api/edge/v1/admin/miners/bulk",
     "POST /admin/events/bulk",
     "POST /apiv1/devices/bulk",
+    # the target decides the actions and the fields of the filter; waves: one field each, rising percentages
+    "POST /apiv1/rollouts",
+    # at least one field
+    "PATCH /apiv1/rollouts/{rollout_id}",
     "POST /apiv1/outbox/bulk",
     # site_id, zone_id: must exist and belong together
     "POST /api/edge/v1/admin/devices",

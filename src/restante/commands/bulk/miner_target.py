@@ -13,6 +13,7 @@ from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.identity.grants import AllowedIds, Area
 from restante.jobs.actions import IdPage, JobTarget, id_page
+from restante.jobs.rollouts.rollout_items import RolloutItems
 
 SQL = queries_beside(__file__)
 
@@ -69,6 +70,13 @@ class MinerTarget(JobTarget[MinerFilter]):
 
     def record(self, conn: Connection, actor: str, event: str, detail: dict[str, Any]) -> None:
         self._trail.record(conn, AuditEntry(ROOT_CHAIN, actor, event, None, None, None, detail))
+
+
+class RolloutMiners(RolloutItems):
+    """The miners to which a rollout has sent a command."""
+
+    name = "rollout_miners"
+    area = Area.commands
 
 
 def _bound(filters: MinerFilter, allowed: AllowedIds) -> dict[str, Any]:

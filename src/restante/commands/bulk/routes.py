@@ -6,8 +6,8 @@ from typing import Any, Literal
 from restante.commands.audit.audit_trail import AuditTrail
 from restante.commands.bulk.command_actions import CancelCommands, RetryCommands
 from restante.commands.bulk.command_target import CommandBulkFilter, CommandTarget
-from restante.commands.bulk.miner_target import MinerFilter, MinerTarget
-from restante.commands.bulk.send import SendCommands
+from restante.commands.bulk.miner_target import MinerFilter, MinerTarget, RolloutMiners
+from restante.commands.bulk.send import CancelSentCommands, SendCommands
 from restante.commands.lifecycle.creation import CreationOptions
 from restante.commands.response_format import RESPONSE_FORMAT
 from restante.database.database import Database
@@ -46,6 +46,7 @@ def command_job_actions(trail: AuditTrail, options: CreationOptions) -> list[Job
         SendCommands(miners, trail, options),
         CancelCommands(commands, trail),
         RetryCommands(commands, trail, options),
+        CancelSentCommands(RolloutMiners(miners.record), trail),
     ]
 
 

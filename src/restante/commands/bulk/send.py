@@ -13,18 +13,31 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from restante.commands.audit.audit_trail import AuditTrail
-from restante.commands.bulk.miner_target import MinerFilter, MinerTarget
-from restante.commands.lifecycle import approval, approval_policy, creation, secret_params
+from restante.commands.bulk.miner_target import MinerFilter, MinerTarget, RolloutMiners
+from restante.commands.lifecycle import approval, approval_policy, cancellation, creation, secret_params
 from restante.commands.lifecycle.command_types import checked_params, standard_type
 from restante.commands.lifecycle.creation import RETRIES_MAX, TTL_MAX_SECONDS, CommandRequest, CreationOptions
 from restante.commands.lifecycle.ordering import PRIORITY_MAX, SITE_LOCK
 from restante.commands.sites.miners import Miner
 from restante.core.commands.canonical import canonical_json
-from restante.core.errors import BadInput
+from restante.core.commands.command_states import TERMINAL, State
+from restante.core.errors import BadInput, NotFound
 from restante.core.iso_time import parse_iso
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
-from restante.jobs.actions import Batch, BatchResult, ItemResult, JobAction, JobCaller, StoredParams, run_each
+from restante.jobs.actions import (
+    Batch,
+    BatchResult,
+    ItemResult,
+    JobAction,
+    JobCaller,
+    Laggard,
+    RolloutAction,
+    StoredParams,
+    WaveCounts,
+    run_each,
+)
+from restante.jobs.rollouts.rollout_items import results_of
 
 SQL = queries_beside(__file__)
 
@@ -41,8 +54,9 @@ class SendParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     dedupe_key: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[ -~]+\Z")] | None = None
 
 
-class SendCommands(JobAction[SendParams]):
+class SendCommands(RolloutAction[SendParams]):
     name = "send"
+    roll_back = (RolloutMiners.name, "cancel_commands")
     params_type = SendParams
     batch_items = 100
 
@@ -109,6 +123,59 @@ class SendCommands(JobAction[SendParams]):
     def outcomes(self, conn: Connection, job: int) -> dict[str, int]:
         return {row["status"]: row["commands"] for row in conn.all(SQL.outcomes, job=job)}
 
+    def wave_counts(self, conn: Connection, job: int) -> WaveCounts:
+        counted = self.outcomes(conn, job)
+        ended = {status: counted.pop(status, 0) for status in sorted(TERMINAL)}
+        succeeded = ended.pop(State.succeeded)
+        return WaveCounts(succeeded, sum(ended.values()), sum(counted.values()))
+
+    def laggards(self, conn: Connection, rollout: int, after: int, limit: int) -> list[Laggard]:
+        rows = conn.all(SQL.laggards, rollout=rollout, after=after, limit=limit)
+        return [
+            Laggard(
+                item=row["item"],
+                name=row["ref"],
+                wave=row["wave"],
+                state="failed" if row["state"] == "failed" or row["status"] in TERMINAL else "waiting",
+                detail=row["error"] or f"command {row['result']} is {row['status']}",
+            )
+            for row in rows
+        ]
+
     def item_outcomes(self, conn: Connection, results: Sequence[str]) -> Mapping[str, str]:
         found = ((command_id, conn.one(SQL.status, command_id=command_id)) for command_id in results)
         return {command_id: row["status"] for command_id, row in found if row is not None}
+
+
+class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The action has no parameters."""
+
+
+class CancelSentCommands(JobAction[NoParams]):
+    """Rolls a rollout of a command back: cancels those commands that have not ended."""
+
+    name = "cancel_commands"
+    params_type = NoParams
+    batch_items = 100
+
+    def __init__(self, target: RolloutMiners, trail: AuditTrail) -> None:
+        self.target = target
+        self._trail = trail
+
+    def run(self, conn: Connection, batch: Batch, ids: Sequence[int]) -> BatchResult:
+        results = results_of(conn, batch.rollout or 0, msgspec.json.encode(list(ids)).decode())
+        commands = {item: conn.one(SQL.command, command_id=results.get(item)) for item in ids}
+        conn.lock(SITE_LOCK, *sorted({row["site_id"] for row in commands.values() if row is not None}))
+
+        def cancel(item: int) -> ItemResult:
+            command = commands[item]
+            if command is None:
+                raise NotFound("there is no such command")
+            command_id = command["command_id"]
+            status = cancellation.find(conn, command_id)["status"]
+            if status in TERMINAL:
+                return ItemResult(item, "skipped", command_id, error=f"it is {status}")
+            cancellation.cancel(conn, self._trail, command_id, batch.actor, "its rollout was rolled back")
+            return ItemResult(item, ref=command_id)
+
+        return run_each(ids, cancel)

@@ -48,6 +48,7 @@ TAGS = {
     "signals": "Signals that an application sends to a device.",
     "fleet": "All devices together: filtered lists, groups, the outboxes and the poll boost.",
     "jobs": "Bulk jobs of all protocols: progress, results, pause, abort, approval.",
+    "rollouts": "Bulk actions in waves, with thresholds, pause and roll-back.",
     "collector": "What a collector calls: the poll for commands, ACKs, telemetry and safety events.",
     "older collectors": "The older API of collectors: the same poll, ACKs and telemetry in another form.",
     "telemetry": "The telemetry that collectors reported, for operators.",

@@ -11,8 +11,20 @@ from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 from restante.delivery.log.signals import EmitAll
 from restante.identity import access_audit
-from restante.jobs.actions import Batch, BatchResult, ItemResult, JobAction, JobCaller, StoredParams
-from restante.updates.bulk.device_target import DeviceTarget
+from restante.jobs.actions import (
+    Batch,
+    BatchResult,
+    ItemResult,
+    JobAction,
+    JobCaller,
+    JobTarget,
+    Laggard,
+    RolloutAction,
+    StoredParams,
+    WaveCounts,
+)
+from restante.jobs.rollouts.rollout_items import results_of
+from restante.updates.bulk.device_target import RolloutDevices, keep_polling_fast
 from restante.updates.fleet.device_filter import DeviceFilter
 from restante.updates.install import config_batches
 from restante.updates.install.config_batches import UNCHANGED, Content, ManyResult
@@ -39,14 +51,38 @@ class PatchConfigParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     change_note: ChangeNote | None = None
 
 
-class _ConfigAction(JobAction[Any]):
-    def __init__(self, target: DeviceTarget, emit_all: EmitAll) -> None:
+class _ConfigAction(RolloutAction[Any]):
+    roll_back = (RolloutDevices.name, "restore_config")
+
+    def __init__(self, target: JobTarget[Any], emit_all: EmitAll) -> None:
         self.target = target
         self._emit_all = emit_all
 
     def outcomes(self, conn: Connection, job: int) -> dict[str, int]:
         """How many devices have fetched, applied or failed the version that the job gave them."""
         return {row["outcome"]: row["devices"] for row in conn.all(SQL.outcomes, job=job)}
+
+    def wave_counts(self, conn: Connection, job: int) -> WaveCounts:
+        """A version that a later one has replaced counts for nothing: nobody will report about it any more."""
+        counted = self.outcomes(conn, job)
+        waiting = counted.get("waiting", 0) + counted.get("fetched", 0)
+        return WaveCounts(counted.get("applied", 0), counted.get("failed", 0), waiting)
+
+    def laggards(self, conn: Connection, rollout: int, after: int, limit: int) -> list[Laggard]:
+        rows = conn.all(SQL.laggards, rollout=rollout, after=after, limit=limit)
+        return [
+            Laggard(
+                item=row["item"],
+                name=row["name"] or row["device_public_id"],
+                wave=row["wave"],
+                state="failed" if row["outcome"] == "failed" else "waiting",
+                detail=row["detail"],
+            )
+            for row in rows
+        ]
+
+    def keep_pace(self, conn: Connection) -> None:
+        keep_polling_fast(conn)
 
     def _result(self, conn: Connection, batch: Batch, ids: Sequence[int], many: ManyResult) -> BatchResult:
         details: list[dict[str, Any]] = [
@@ -102,6 +138,34 @@ class PatchConfig(_ConfigAction):
         note = params.change_note or f"job {batch.job_id}"
         many = config_batches.patch_many(conn, self._emit_all, ids, params.patch, batch.actor, note)
         return self._result(conn, batch, ids, many)
+
+
+class RestoreParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The action has no parameters."""
+
+
+class RestoreConfig(JobAction[RestoreParams]):
+    """Rolls devices of a rollout back to the version before."""
+
+    name = "restore_config"
+    params_type = RestoreParams
+
+    def __init__(self, target: RolloutDevices, emit_all: EmitAll) -> None:
+        self.target = target
+        self._emit_all = emit_all
+
+    def run(self, conn: Connection, batch: Batch, ids: Sequence[int]) -> BatchResult:
+        results = results_of(conn, batch.rollout or 0, msgspec.json.encode(list(ids)).decode())
+        versions = {device_id: int(results.get(device_id) or 0) for device_id in ids}
+        many = config_batches.restore_many(
+            conn, self._emit_all, versions, batch.actor, f"rolled back, job {batch.job_id}"
+        )
+        details = [
+            {"job_id": batch.job_id, "device_id": device_id, "version": version}
+            for device_id, version in many.versions.items()
+        ]
+        access_audit.record_items(conn, batch.actor, "device.restore_config", batch.job, details)
+        return BatchResult([_item(device_id, many) for device_id in ids])
 
 
 def _item(device_id: int, many: ManyResult) -> ItemResult:

@@ -11,8 +11,18 @@ from restante.core.errors import BadInput, Conflict, NotFound
 from restante.database.connection import Connection, Row
 from restante.delivery.log.signals import TYPE_CHARACTERS_MAX, Emit, check_signal
 from restante.identity import access_audit
-from restante.jobs.actions import Batch, BatchResult, ItemResult, JobAction, JobCaller, StoredParams, run_each
-from restante.updates.bulk.device_target import DeviceTarget, devices_by_id
+from restante.jobs.actions import (
+    Batch,
+    BatchResult,
+    ItemResult,
+    JobAction,
+    JobCaller,
+    JobTarget,
+    StoredParams,
+    run_each,
+)
+from restante.updates.bulk.device_target import RolloutDevices, devices_by_id
+from restante.updates.bulk.received_reports import ReceivedAction
 from restante.updates.devices import devices
 from restante.updates.fleet.device_filter import DeviceFilter
 from restante.updates.pki import assignments, authorities
@@ -40,7 +50,7 @@ class RevokeParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _DeviceAction(JobAction[Any]):
     """Acts on one device after the other, and leaves an audit row of each."""
 
-    def __init__(self, target: DeviceTarget, emit: Emit) -> None:
+    def __init__(self, target: JobTarget[Any], emit: Emit) -> None:
         self.target = target
         self._emit = emit
 
@@ -88,15 +98,37 @@ class SendSignal(_DeviceAction):
         return self._run(conn, batch, ids, send)
 
 
-class AssignCertificate(_DeviceAction):
+class AssignCertificate(_DeviceAction, ReceivedAction):
     name = "assign_certificate"
+    params_type = CertificateParams
+    roll_back = (RolloutDevices.name, "unassign_certificate")
+
+    def undo_params(self, params: CertificateParams) -> dict[str, Any]:
+        return {"cert_id": params.cert_id}
+
+    def run(self, conn: Connection, batch: Batch, ids: Sequence[int]) -> BatchResult:
+        cert_id = batch.params.cert_id
+
+        def assign(device: Row) -> str | None:
+            if assignments.is_assigned(conn, device["id"], cert_id):
+                return "it has this certificate already"
+            assignments.assign(conn, device["user_id"], device["id"], cert_id)
+            return None
+
+        return self._run(conn, batch, ids, assign)
+
+
+class UnassignCertificate(_DeviceAction):
+    """Rolls back the assignment of a certificate."""
+
+    name = "unassign_certificate"
     params_type = CertificateParams
 
     def run(self, conn: Connection, batch: Batch, ids: Sequence[int]) -> BatchResult:
-        def assign(device: Row) -> None:
-            assignments.assign(conn, device["user_id"], device["id"], batch.params.cert_id)
+        def unassign(device: Row) -> None:
+            assignments.unassign(conn, self._emit, device["user_id"], device["id"], batch.params.cert_id)
 
-        return self._run(conn, batch, ids, assign)
+        return self._run(conn, batch, ids, unassign)
 
 
 class AssignAuthority(_DeviceAction):

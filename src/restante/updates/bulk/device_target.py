@@ -8,13 +8,18 @@ from restante.database.queries import queries_beside
 from restante.identity import access_audit
 from restante.identity.grants import AllowedIds, Area
 from restante.jobs.actions import IdPage, JobTarget
+from restante.jobs.rollouts.rollout_items import RolloutItems
 from restante.updates.fleet import groups, selection
 from restante.updates.fleet.device_filter import DeviceFilter, check_values
+from restante.updates.polling import poll_boost
 
 SQL = queries_beside(__file__)
 
 # How many ids a step of an exact count reads.
 COUNT_STEP = 5000
+# How long a rollout asks the fleet to poll faster, and how long before the end of that it asks again.
+BOOST_SECONDS = 300
+BOOST_RENEW_SECONDS = 60
 
 
 class DeviceTarget(JobTarget[DeviceFilter]):
@@ -60,6 +65,25 @@ class DeviceTarget(JobTarget[DeviceFilter]):
 
     def record(self, conn: Connection, actor: str, event: str, detail: dict[str, Any]) -> None:
         access_audit.record_other(conn, actor, event, detail)
+
+
+class RolloutDevices(RolloutItems):
+    """The devices that a rollout has changed."""
+
+    name = "rollout_devices"
+    area = Area.updates
+
+
+def new_rollout_devices() -> RolloutDevices:
+    return RolloutDevices(access_audit.record_other)
+
+
+def keep_polling_fast(conn: Connection) -> None:
+    """Ask the fleet to poll faster for a while, unless it does already: devices then report sooner."""
+    current = poll_boost.current(conn)
+    if current is None or current.until * 1000 < conn.now_ms + BOOST_RENEW_SECONDS * 1000:
+        interval = poll_boost.INTERVAL_SECONDS if current is None else current.interval_seconds
+        poll_boost.start(conn, BOOST_SECONDS, min(interval, poll_boost.INTERVAL_SECONDS))
 
 
 def devices_by_id(conn: Connection, ids: str) -> dict[int, Row]:

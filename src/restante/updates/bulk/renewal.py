@@ -19,8 +19,9 @@ from restante.database.queries import queries_beside
 from restante.delivery.log.signals import Emit
 from restante.identity import access_audit
 from restante.identity.master_key import MasterKey
-from restante.jobs.actions import Batch, BatchResult, ItemResult, JobAction
+from restante.jobs.actions import Batch, BatchResult, ItemResult
 from restante.updates.bulk.device_target import DeviceTarget
+from restante.updates.bulk.received_reports import ReceivedAction
 from restante.updates.pki import issuing
 from restante.updates.pki.issued_certificate import IssuedCertificate
 from restante.updates.pki.issuing import VALIDITY_SECONDS_MAX, VALIDITY_SECONDS_MIN, IssuePlan
@@ -47,7 +48,7 @@ class _Renewal:
     error: str | None = None
 
 
-class RenewCertificates(JobAction[RenewParams]):
+class RenewCertificates(ReceivedAction):
     name = "renew_certificates"
     params_type = RenewParams
     has_preparation = True

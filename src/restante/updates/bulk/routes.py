@@ -8,9 +8,15 @@ from restante.delivery.log.signals import Emit, EmitAll
 from restante.identity.grants import Area
 from restante.identity.master_key import MasterKey
 from restante.jobs.actions import JobAction
-from restante.updates.bulk.config_actions import PatchConfig, PutConfig
-from restante.updates.bulk.device_actions import AssignAuthority, AssignCertificate, RevokeDevices, SendSignal
-from restante.updates.bulk.device_target import DeviceTarget
+from restante.updates.bulk.config_actions import PatchConfig, PutConfig, RestoreConfig
+from restante.updates.bulk.device_actions import (
+    AssignAuthority,
+    AssignCertificate,
+    RevokeDevices,
+    SendSignal,
+    UnassignCertificate,
+)
+from restante.updates.bulk.device_target import DeviceTarget, new_rollout_devices
 from restante.updates.bulk.renewal import RenewCertificates
 from restante.updates.fleet.device_filter import DeviceFilter
 from restante.updates.response_format import RESPONSE_FORMAT
@@ -48,7 +54,7 @@ class DevicesBulkRequest(BulkRequest, kw_only=True):
 
 def device_job_actions(emit_own: Emit, emit: Emit, emit_all: EmitAll, master_key: MasterKey) -> list[JobAction[Any]]:
     """`emit_own` sends signals of applications, which have any type."""
-    target = DeviceTarget()
+    target, rolled_out = DeviceTarget(), new_rollout_devices()
     return [
         PutConfig(target, emit_all),
         PatchConfig(target, emit_all),
@@ -57,6 +63,8 @@ def device_job_actions(emit_own: Emit, emit: Emit, emit_all: EmitAll, master_key
         AssignAuthority(target, emit),
         RenewCertificates(target, emit, master_key),
         RevokeDevices(target, emit),
+        RestoreConfig(rolled_out, emit_all),
+        UnassignCertificate(rolled_out, emit),
     ]
 
 

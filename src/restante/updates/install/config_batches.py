@@ -82,6 +82,27 @@ def patch_many(
     return _store_many(conn, emit_all, device_ids, content_of, actor, note)
 
 
+def restore_many(
+    conn: Connection, emit_all: EmitAll, versions: Mapping[int, int], actor: str, note: str | None
+) -> ManyResult:
+    """Give each device the content that it had before this version, unless its config was changed since.
+
+    A device that had no config before gets one without items: a device cannot be told to have none.
+    """
+    found = {row["user_device_id"]: row for row in conn.all(SQL.before_current, ids=_encoded(list(versions)))}
+
+    def content_of(row: Row) -> Content:
+        if row["version"] != versions[row["id"]]:
+            raise RestanteError(f"its config was changed since: it is at version {row['version']}")
+        before = found.get(row["id"])
+        if before is None:
+            return Content(checked_installs([]), None)
+        # As it was stored, also if it would be refused today.
+        return Content(CheckedInstalls(before["installs_json"].encode(), []), before["after_update_script"])
+
+    return _store_many(conn, emit_all, list(versions), content_of, actor, note)
+
+
 def _patched_content(patch: ConfigPatch, row: Row) -> Content | RestanteError:
     try:
         items = msgspec.json.decode(row["installs_json"], type=list[dict[str, Any]])

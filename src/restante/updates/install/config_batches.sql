@@ -27,3 +27,9 @@ INSERT INTO device_install_config_history
     (config_id, version, installs_json, installs_hash, after_update_script, change_note, changed_by, created_at)
 SELECT id, version, installs_json, installs_hash, after_update_script, CAST(:change_note AS TEXT), updated_by, updated_at
 FROM device_install_configs WHERE user_device_id IN (SELECT value FROM json_each(:ids))
+
+-- name: before_current
+-- The version before the current one of each device.
+SELECT c.user_device_id, h.installs_json, h.after_update_script
+FROM device_install_configs c JOIN device_install_config_history h ON h.config_id = c.id AND h.version = c.version - 1
+WHERE c.user_device_id IN (SELECT value FROM json_each(:ids))

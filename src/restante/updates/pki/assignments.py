@@ -97,6 +97,10 @@ def assign(conn: Connection, user_id: int, device_id: int, cert_id: int) -> Cert
     return _assignment(row)
 
 
+def is_assigned(conn: Connection, device_id: int, cert_id: int) -> bool:
+    return conn.one(SQL.assignment, cert_id=cert_id, device_id=device_id) is not None
+
+
 def unassign(conn: Connection, emit: Emit, user_id: int, device_id: int, cert_id: int) -> None:
     get_active_device(conn, user_id, device_id)
     _owned_status(conn, user_id, cert_id)

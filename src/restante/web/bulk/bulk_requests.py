@@ -72,7 +72,7 @@ class BulkHandler:
 
     async def handle(self, request: ApiRequest, action_name: str, filters: F, body: BulkRequest) -> ApiResponse:
         action = self._actions[action_name]
-        _check_filter(filters, is_all=body.all)
+        check_filter(filters, is_all=body.all)
         filters = action.narrow(filters)
         job_request = JobRequest(
             action=action,
@@ -125,7 +125,8 @@ def _operator(request: ApiRequest) -> Person | ApiKeyCaller:
     return request.caller
 
 
-def _check_filter(filters: msgspec.Struct, *, is_all: bool) -> None:
+def check_filter(filters: msgspec.Struct, *, is_all: bool) -> None:
+    """Refuse an empty filter, unless everything is meant."""
     is_empty = filters == type(filters)()
     if is_empty and not is_all:
         raise BadInput("filter", "at least one field, or all: true for everything that you may change")
