@@ -1,6 +1,7 @@
 import asyncio
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -174,13 +175,18 @@ async def test_signal_in_the_coalescing_interval_of_a_disconnected_poll_does_not
     assert await call.signals() == [3]
 
 
-async def test_close_in_a_coalescing_interval_answers_once(database: Database) -> None:
+async def test_close_in_a_coalescing_interval_answers_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     harness = UpdatesHarness(database, poll_options(coalesce_seconds=0.01))
     call = await harness.parked()
-    await harness.publish(1)
+    end_interval: list[Callable[[], None]] = []
+    with monkeypatch.context() as patch:
+        # The interval ends when the test says so.
+        patch.setattr(asyncio.get_running_loop(), "call_later", lambda _delay, call: end_interval.append(call))
+        await harness.publish(1)
     harness.poll.close()
     assert call.status == 204
-    await asyncio.sleep(0.02)
+    for end in end_interval:
+        end()
     assert await harness.start(header(call.replied.result(), b"etag")).signals() == [1]
 
 
