@@ -7,7 +7,9 @@ import datetime
 import hashlib
 import json
 import os
+import signal
 import stat
+import threading
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from device_server import Agent, DeviceServer, authority_bundle, bundle_for
-from scripted_server import Reply, error
+from scripted_server import Reply, Request, data, error
 
 from restante_client.agent.device import materials
 from restante_client.agent.device.program import DeviceProgram
@@ -455,6 +457,22 @@ class TestServer:
         assert "restante-agent device enrol" in capsys.readouterr().err
         assert agent.call("show", "--state", str(agent.folder / "third")) == 3
         assert not (agent.folder / "third").exists()
+
+    def test_stopped_enrolment_does_not_go_on(self, agent: Agent, server: DeviceServer) -> None:
+        code = {"device_code": "secret", "user_code": "AB-CD", "verification_uri": "http://x", "interval": 60}
+        asked: list[str] = []
+
+        def answer(request: Request) -> Reply:
+            asked.append(request.json["action"])
+            if asked[-1] == "device_start":
+                return data(code)
+            # The answer that the agent gets is the reason for its wait; the signal comes before or in the wait.
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            return data({"status": "authorization_pending"})
+
+        server.http.default = answer
+        assert agent.call("enrol", "--state", str(agent.folder / "new")) == 1
+        assert asked == ["device_start", "device_poll"]
 
     def test_enrolment_by_registration_code(self, agent: Agent, server: DeviceServer) -> None:
         session = {"access_token": "a", "refresh_token": "r", "expires_in": 3600}
