@@ -55,7 +55,8 @@ test: install-test
 faults: install-test
 	RESTANTE_FAULT_KILLS=30 RESTANTE_FAULT_STOPS=30 RESTANTE_FAULT_BACK_SECONDS=3 \
 		$(BIN)/pytest -q tests/faults/nodes/test_kill.py tests/faults/nodes/test_paused_dispatchers.py tests/faults/nodes/test_failover.py \
-		tests/faults/commands/test_kill.py tests/faults/events/test_kill.py tests/faults/push/test_kill.py -k "not found"
+		tests/faults/commands/test_kill.py tests/faults/events/test_kill.py tests/faults/push/test_kill.py \
+		tests/client/test_device_agent.py -k "not found"
 	RESTANTE_CLIENT_KILLS=100 $(BIN)/pytest -q tests/faults/clients -k "not found"
 
 # The bugs are in tests/mutants. `make test` only checks that they still fit the source.

@@ -12,7 +12,7 @@ import json
 import os
 import uuid
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -40,6 +40,7 @@ class DeviceServer:
         self.signals: list[dict[str, Any]] = []
         self.reports: list[dict[str, Any]] = []
         self.trimmed = 0
+        self.notify_error: Optional[Reply] = None
 
     def script(self, path: str, *steps: Reply) -> None:
         """The next requests whose path ends so get these answers."""
@@ -82,6 +83,8 @@ class DeviceServer:
         name, _, rest = path[len(SELF) :].partition("/")
         if name == "updates":
             return self._updates(request)
+        if name == "notify" and self.notify_error is not None:
+            return self.notify_error
         if name == "notify":
             self.reports.extend(request.json["events"])
             return Reply(204)
@@ -220,6 +223,3 @@ class Agent:
     def put_file(self, name: str, content: str) -> None:
         (self.state / "files").mkdir(exist_ok=True)
         (self.state / "files" / name).write_text(content)
-
-
-MakeBundle = Callable[..., dict[str, Any]]

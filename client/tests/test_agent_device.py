@@ -7,7 +7,9 @@ import datetime
 import hashlib
 import json
 import os
+import signal
 import stat
+import threading
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from device_server import Agent, DeviceServer, authority_bundle, bundle_for
-from scripted_server import Reply, error
+from scripted_server import Reply, Request, data, error
 
 from restante_client.agent.device import materials
 from restante_client.agent.device.program import DeviceProgram
@@ -163,6 +165,26 @@ class TestConfig:
         (made,) = server.reported("install.failed")
         assert reason in made["error"]
         assert [(step["id"], step["result"]) for step in made["steps"]] == [("bad", "refused")]
+
+    def test_refused_config_is_tried_again_after_the_settings_have_changed(
+        self, agent: Agent, server: DeviceServer
+    ) -> None:
+        server.put_config({"id": "a", "type": "exec", "cmd": ["echo", "x"]})
+        assert agent.run() == 1
+        assert agent.run() == 0
+        assert len(server.reported("install.failed")) == 1
+        agent.file.write_text(agent.file.read_text().replace('"false"', '"false", "echo *"'))
+        assert agent.run() == 0
+        assert len(server.reported("install.applied")) == 1
+
+    def test_version_that_is_used_again_with_other_items_is_applied(self, agent: Agent, server: DeviceServer) -> None:
+        """The server was set up again, or restored from a backup."""
+        server.put_config({"id": "a", "type": "exec", "cmd": ["touch", str(agent.out / "a")]})
+        assert agent.run() == 0
+        server.config = None
+        server.put_config({"id": "b", "type": "exec", "cmd": ["touch", str(agent.out / "b")]})
+        assert agent.run() == 0
+        assert (agent.out / "b").exists()
 
     def test_config_with_a_wrong_hash_is_refused(self, agent: Agent, server: DeviceServer) -> None:
         server.put_config({"id": "a", "type": "exec", "cmd": "true && true"}, hash="AAAA")
@@ -404,14 +426,21 @@ class TestOwnSignals:
 
 class TestServer:
     def test_reports_wait_for_the_server(self, agent: Agent, server: DeviceServer) -> None:
-        server.script("notify", Reply(503), error(400))
+        server.notify_error = error(503)
         server.put_config({"id": "a", "type": "exec", "cmd": "true && true"})
         assert agent.run() == 0
-        assert server.reports == []
+        server.notify_error = None
         assert agent.run() == 0
-        # The first batch was refused and dropped; the report of the second start follows.
-        assert {event["type"] for event in server.reports} <= {"agent_version", "install.applied"}
-        assert len(server.http.requests) > 0
+        types = [event["type"] for event in server.reports]
+        assert types == ["agent_version", "install.applied", "agent_version"]
+
+    def test_refused_reports_are_dropped(
+        self, agent: Agent, server: DeviceServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.notify_error = error(400)
+        assert agent.run() == 0
+        assert "reports refused and dropped" in [line["event"] for line in log_lines(capsys)]
+        assert status(agent, capsys)["reports_waiting"] == 0
 
     @pytest.mark.parametrize(
         ("answer", "code"), [(error(503), 4), (error(403), 3), (error(401), 3), (Reply(200, b"x"), 4)]
@@ -428,6 +457,22 @@ class TestServer:
         assert "restante-agent device enrol" in capsys.readouterr().err
         assert agent.call("show", "--state", str(agent.folder / "third")) == 3
         assert not (agent.folder / "third").exists()
+
+    def test_stopped_enrolment_does_not_go_on(self, agent: Agent, server: DeviceServer) -> None:
+        code = {"device_code": "secret", "user_code": "AB-CD", "verification_uri": "http://x", "interval": 60}
+        asked: list[str] = []
+
+        def answer(request: Request) -> Reply:
+            asked.append(request.json["action"])
+            if asked[-1] == "device_start":
+                return data(code)
+            # The answer that the agent gets is the reason for its wait; the signal comes before or in the wait.
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            return data({"status": "authorization_pending"})
+
+        server.http.default = answer
+        assert agent.call("enrol", "--state", str(agent.folder / "new")) == 1
+        assert asked == ["device_start", "device_poll"]
 
     def test_enrolment_by_registration_code(self, agent: Agent, server: DeviceServer) -> None:
         session = {"access_token": "a", "refresh_token": "r", "expires_in": 3600}

@@ -213,13 +213,14 @@ class TestStop:
             while not stopper.is_stopped:
                 assert time.monotonic() < end
 
-    def test_stopped_program_sends_selected_requests_no_more(self) -> None:
+    def test_stopped_program_neither_sends_selected_requests_nor_waits(self) -> None:
         stopper = Stopper()
         stopper.stop()
         runtime = StoppableRuntime(stopper, lambda request: True, verify=False)
         with pytest.raises(Stopped):
             run_blocking(runtime.send(Any, 1))  # type: ignore[arg-type]
-        run_blocking(runtime.sleep(60))
+        with pytest.raises(Stopped):
+            run_blocking(runtime.sleep(60))
         run_blocking(runtime.close())
 
 

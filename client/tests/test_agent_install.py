@@ -6,8 +6,8 @@ import contextlib
 import datetime
 import os
 import stat
-import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -204,11 +204,16 @@ class TestCommands:
     def test_command_that_takes_too_long_is_killed_with_its_children(self, tmp_path: Path) -> None:
         pipe = tmp_path / "pipe"
         os.mkfifo(pipe)
-        # The child holds the pipe open for writing: it is killed if the reader reaches the end.
-        reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.DEVNULL)
-        done = commands.run(f"sleep 600 > {pipe} & sleep 600", timeout_seconds=0.5, search_path=PATH)
+        reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        command = f"(echo started; exec sleep 600) > {pipe} & sleep 600"
+        done = commands.run(command, timeout_seconds=0.5, search_path=PATH)
         assert (done.exit_code, done.error) == (None, "no end within 0.5 s")
-        assert reader.wait(60) == 0
+        # The pipe has an end once nobody has it open for writing.
+        end = time.monotonic() + 60
+        while not has_ended(reading):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        os.close(reading)
 
     @pytest.mark.parametrize(
         ("command", "options", "error"),
@@ -227,6 +232,13 @@ class TestCommands:
         done = commands.run("id -u; id -G; echo $HOME", timeout_seconds=60, search_path=PATH, run_as="nobody")
         assert done.is_ok
         assert "0" not in done.output.split()[:2]
+
+
+def has_ended(reading: int) -> bool:
+    try:
+        return os.read(reading, 100) == b""
+    except BlockingIOError:
+        return False
 
 
 class TestTrustStores:

@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(_execute(name, kind, parsed))
     except Stopped:
-        return int(ExitCode.done)
+        return int(ExitCode.done if parsed.command == "run" else ExitCode.failed)
     except (ConfigError, ProgramError, RestanteError) as error:
         sys.stderr.write(f"restante-agent {name}: {error}\n")
         return int(exit_code_of(error))

@@ -73,7 +73,7 @@ class Stopper:
 
 
 class StoppableRuntime(BlockingRuntime):
-    """A blocking runtime whose pauses, and the requests that `is_interruptible` selects, end when the program stops.
+    """A blocking runtime whose pauses, and the requests that `is_interruptible` selects, raise `Stopped` at the stop.
 
     Select only requests whose answer may be lost, such as the poll of a device, and never the refresh of a token.
     """
@@ -92,4 +92,5 @@ class StoppableRuntime(BlockingRuntime):
             return await super().send(request, timeout_seconds)
 
     async def sleep(self, seconds: float) -> None:
-        self._stopper.pause(seconds)
+        with self._stopper.interruptible():
+            time.sleep(max(0.0, seconds))

@@ -7,8 +7,11 @@ renewed certificate at once. With `window` they wait for the window, like a conf
 from __future__ import annotations
 
 import datetime
+import hashlib
 import time
 from typing import Any, Optional
+
+import msgspec
 
 from restante_client.agent.device.install import plan, results
 from restante_client.agent.device.install.applier import variables_of
@@ -18,6 +21,11 @@ from restante_client.agent.device.parts import CA, CERT, CERT_ITEMS, WAIT_SECOND
 from restante_client.agent.device.store import Task
 from restante_client.device.models import InstallConfig
 from restante_client.errors import NotFound, VerificationFailed
+
+
+def identity_of(config: InstallConfig) -> list[Any]:
+    """What names a config. A server that was set up again may use a version a second time."""
+    return [config.version, config.installs_hash]
 
 
 class ConfigWork:
@@ -30,8 +38,8 @@ class ConfigWork:
             self._parts.store.end_task(task)
             return
         last = self._parts.store.get("result") or {}
-        is_approved = self._parts.store.get("approved_version") == config.version
-        if last.get("version") == config.version and last.get("result") in ("applied", "failed") and not is_approved:
+        is_approved = self._parts.store.get("approved") == identity_of(config)
+        if self._is_tried(config, last) and not is_approved:
             self._parts.store.end_task(task)
             return
         if not is_approved and not self._may_apply(task, config, last):
@@ -53,15 +61,23 @@ class ConfigWork:
         self._end_config(task, config, outcome)
 
     def _fetch_config(self) -> Optional[InstallConfig]:
-        known = self._parts.store.config("wanted")
         try:
-            found = self._parts.device.install_config(known.version if known else None)
+            found = self._parts.device.install_config()
         except NotFound:
             return None
-        if found is None:
-            return known
-        self._parts.store.save("wanted", found)
+        if found is not None:
+            self._parts.store.save("wanted", found)
         return found
+
+    def _is_tried(self, config: InstallConfig, last: dict[str, Any]) -> bool:
+        """Whether the config has a result. A failed one is tried again after the owner has changed the settings."""
+        if last.get("config") != identity_of(config):
+            return False
+        is_same = last.get("settings") == self._settings()
+        return last.get("result") == "applied" or (last.get("result") == "failed" and is_same)
+
+    def _settings(self) -> str:
+        return hashlib.sha256(msgspec.json.encode(self._parts.config)).hexdigest()
 
     def _may_apply(self, task: Task, config: InstallConfig, last: dict[str, Any]) -> bool:
         """Whether the owner's settings allow it now. Otherwise the result says that the config waits."""
@@ -69,9 +85,9 @@ class ConfigWork:
         mode = self._parts.config.apply.auto_apply
         if mode == "on" or (mode == "window" and seconds == 0.0):
             return True
-        waiting = {"version": config.version, "result": "waiting", "at": time.time()}
+        waiting = {"config": identity_of(config), "result": "waiting", "at": time.time()}
         reports = []
-        if (last.get("version"), last.get("result")) != (config.version, "waiting"):
+        if (last.get("config"), last.get("result")) != (identity_of(config), "waiting"):
             reports.append(report("install.waiting", **results.config_fields(config), auto_apply=mode))
             self._parts.log.info("config waits", version=config.version, auto_apply=mode)
         if mode == "off":
@@ -90,9 +106,10 @@ class ConfigWork:
     def _end_config(self, task: Task, config: InstallConfig, outcome: Outcome) -> None:
         entries: dict[str, Any] = {
             "result": {
-                "version": config.version,
+                "config": identity_of(config),
                 "result": "applied" if outcome.is_ok else "failed",
                 "error": outcome.error,
+                "settings": self._settings(),
                 "at": time.time(),
             }
         }
@@ -118,7 +135,7 @@ class ConfigWork:
             restored=restored,
             has_output=self._parts.config.apply.report_output,
         )
-        self._parts.store.end_task(task, made, entries={**entries, "approved_version": None})
+        self._parts.store.end_task(task, made, entries={**entries, "approved": None})
         self._parts.applier.remove_old_backups()
 
     def _restore_commands(self, outcome: Outcome) -> list[results.StepResult]:

@@ -65,4 +65,6 @@ def problem_of(path: Path) -> Optional[str]:
         return "it does not belong to root or to the agent's user"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return "other users may write it"
+    if path.parent.stat().st_mode & stat.S_IWOTH:
+        return "other users may write its folder"
     return None if os.access(path, os.X_OK) else "it is not executable"

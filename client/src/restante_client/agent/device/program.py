@@ -16,6 +16,7 @@ import httpx
 from restante_client import BlockingDeviceClient, DeviceCode, DeviceDescription, DeviceOptions
 from restante_client.agent.device import checks
 from restante_client.agent.device.config import DeviceConfig
+from restante_client.agent.device.config_work import identity_of
 from restante_client.agent.device.install import plan
 from restante_client.agent.device.install.consent import script_hash
 from restante_client.agent.device.parts import CONFIG
@@ -151,7 +152,7 @@ class DeviceProgram(Program[DeviceConfig]):
             if wanted is None:
                 raise ProgramError("no install config was fetched yet")
             with store.state.transaction():
-                store.put("approved_version", wanted.version)
+                store.put("approved", identity_of(wanted))
                 store.put_task(CONFIG)
         if self.is_running():
             sys.stdout.write(f"version {wanted.version} is approved; the running agent applies it\n")
@@ -161,7 +162,7 @@ class DeviceProgram(Program[DeviceConfig]):
             worker.start()
             worker.work()
             result = AgentStore(device.store.state).get("result") or {}
-        sys.stdout.write(f"version {result.get('version')}: {result.get('result')}\n")
+        sys.stdout.write(f"version {wanted.version}: {result.get('result')}\n")
         return ExitCode.done if result.get("result") == "applied" else ExitCode.failed
 
 
