@@ -13,15 +13,18 @@ import pytest
 from edge_script import OK, SECRET, acks, command, polled, refusal, reply
 from scripted_server import Lost, Reply, Request, ScriptedServer
 
+from restante_client import BlockingCollectorClient, CollectorOptions
 from restante_client.agent.collector import leases
 from restante_client.agent.collector.execution import CommandExecutor, ExecutionRecord
 from restante_client.agent.collector.inventory import Inventory, MinerEntry, load_inventory
 from restante_client.agent.collector.monitor import Monitor
 from restante_client.agent.collector.safety import SafetyConfig, SafetyOverride
 from restante_client.agent.collector.simulated import SimulatedMinerServer, inventory_text, simulated_miners
+from restante_client.agent.collector.work import CollectorWork
 from restante_client.agent.config import ConfigError
 from restante_client.agent.logs import Log
 from restante_client.agent.main import main
+from restante_client.agent.stopping import Stopper
 from restante_client.collector.models import Command, Result, command_of
 from restante_client.errors import Conflict, Unreachable
 from restante_client.runtime import steady_seconds
@@ -440,10 +443,45 @@ class TestProgram:
         assert "secret_file: expected" in capsys.readouterr().err
 
 
+def test_all_jobs_of_the_collector_work_together_until_it_is_stopped(
+    server: ScriptedServer, inventory: Inventory, miners: list[SimulatedMinerServer], tmp_path: Path
+) -> None:
+    """Polls, workers, monitor and sender run at the same time; the server says no at first."""
+    stopper, refusals = Stopper(), [1]
+    commands = [command(number, command_type="SET_FAN", params={"speed": 70 + number}) for number in range(3)]
+
+    def answer(request: Request) -> Reply:
+        if refusals:
+            refusals.pop()
+            return refusal(503, "UNAVAILABLE")
+        if request.path.endswith("/batch"):
+            return reply({"processed": 1, "failed": 0})
+        if request.path.endswith("/ack"):
+            return reply(OK)
+        has_all = len(acks(server)) == 3 and any(each.path.endswith("/batch") for each in server.requests)
+        stopper.is_stopped = has_all
+        return polled(*([commands.pop(0)] if commands else []))
+
+    server.add(*[answer] * 1000)
+    options = CollectorOptions(secrets=[SECRET])
+    stop = threading.Event()
+    with BlockingCollectorClient(server.url, "ed_secret", tmp_path / "s", options) as client:
+        record = ExecutionRecord(client.store.state)
+        executor = CommandExecutor(inventory, record, stop.wait, LOG)
+        safety = SafetyOverride(SafetyConfig(), client.store.state, client.add_safety_events, LOG)
+        monitor = Monitor(inventory, safety, client.add_telemetry, LOG)
+        CollectorWork(client, executor, monitor, stopper, LOG, workers=2, wait_seconds=0).run(stop, 0.05, 0.05)
+        assert client.store.waiting()["ack"] == 0
+    assert sorted(ack["message"] for ack in acks(server)) == ["fan 70 %", "fan 71 %", "fan 72 %"]
+    assert {parameter for _, parameter in miners[0].executed() if parameter.startswith("0,")} == {
+        "0,fan,70",
+        "0,fan,71",
+        "0,fan,72",
+    }
+
+
 def test_ack_is_sent_before_telemetry_that_waited_longer(server: ScriptedServer, tmp_path: Path) -> None:
     """An ACK that is added while a long backlog is sent does not wait for the end of the backlog."""
-    from restante_client import BlockingCollectorClient, CollectorOptions
-
     options = CollectorOptions(secrets=[SECRET])
     with BlockingCollectorClient(server.url, "ed_secret", tmp_path / "s", options) as collector:
         server.add(polled(command()))
