@@ -34,6 +34,7 @@ SECTIONS = (
     Section("devices", "Devices", f"{ROOT}/devices", Area.updates),
     Section("outbox", "Outbox", f"{ROOT}/outbox", Area.updates),
     Section("jobs", "Jobs", f"{ROOT}/jobs"),
+    Section("rollouts", "Rollouts", f"{ROOT}/rollouts"),
     Section("people", "People", f"{ROOT}/people", is_for_admins=True),
     Section("keys", "API keys", f"{ROOT}/keys", is_for_admins=True),
     Section("settings", "Settings", f"{ROOT}/settings", is_for_all_admins=True),

@@ -31,6 +31,7 @@ from restante.console.views.keys import KeyPages
 from restante.console.views.outbox import OutboxPages
 from restante.console.views.overview import OverviewPages
 from restante.console.views.people import PeoplePages
+from restante.console.views.rollouts import RolloutPages
 from restante.console.views.system import SystemPages
 from restante.database import copy_tables
 from restante.database.clock import DatabaseClock
@@ -213,6 +214,7 @@ class Node:
             DevicePages(self.updates.presence, emit, self.outbox.emit),
             OutboxPages(self.outbox.sources()),
             JobPages(lambda: self.bulk.actions),
+            RolloutPages(lambda: self.bulk.actions),
             PeoplePages(),
             KeyPages(),
         ]

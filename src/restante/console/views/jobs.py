@@ -16,6 +16,7 @@ from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Pages, PageSet
 from restante.console.schema_forms import fields_of, object_schema, value_of
 from restante.console.scopes import allowed_in
+from restante.console.views.rollouts import DEFAULT_WAVES, rollout_request
 from restante.core.decoding import decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
 from restante.database.connection import Connection, Row
@@ -25,8 +26,10 @@ from restante.identity.callers import Person
 from restante.identity.grants import AllowedIds, Area, Role
 from restante.identity.idempotency import IdempotentRequest
 from restante.jobs import jobs
-from restante.jobs.actions import JobAction, JobActions
+from restante.jobs.actions import JobAction, JobActions, RolloutAction
 from restante.jobs.jobs import ENDED, ITEM_STATES, RATE_MAX, STATES, DryRun, JobItemView, JobRequest, JobView
+from restante.jobs.rollouts import rollouts
+from restante.jobs.rollouts.rollouts import RolloutRequest
 from restante.web.bulk.bulk_requests import caller_of, decoded_params
 from restante.web.response import ApiResponse
 from restante.web.routes import Route
@@ -115,14 +118,23 @@ class JobPages(PageSet):
             is_final = (wanted.action.target.name, wanted.action.name) in FINAL_ACTIONS
             if form.text("step") == "run" and is_final and (asked := await request.ask_password()) is not None:
                 return asked
-            if form.text("step") != "run":
+            if form.text("step") not in ("run", "rollout"):
                 return self._form(request, form, result=await request.read(jobs.dry_run, wanted))
+            if form.text("step") == "rollout":
+                return await self._create_rollout(request, wanted)
             once = IdempotentRequest(request.actor, idempotency.checked_key(form.text("key", 100)), form_digest(form))
-            total = await request.read(wanted.action.target.count, wanted.filters, wanted.caller.allowed)
-            created = await request.write(_create, wanted, total, once)
+            created = await request.write(_create, wanted, await request.read(jobs.count, wanted), once)
         except RestanteError as error:
             return self._form(request, form, error)
         return request.redirect(f"{ROOT}{PATH}/{created}", done="job-created")
+
+    async def _create_rollout(self, request: ConsoleRequest, wanted: JobRequest) -> ApiResponse:
+        """The job in waves, once."""
+        form = request.form
+        rollout, total = rollout_request(form, wanted), await request.read(jobs.count, wanted)
+        once = IdempotentRequest(request.actor, idempotency.checked_key(form.text("key", 100)), form_digest(form))
+        created = await request.write(_create_rollout, rollout, total, once)
+        return request.redirect(f"{ROOT}/rollouts/{created}", done="rollout-created")
 
     async def pause(self, request: ConsoleRequest) -> ApiResponse:
         return await self._change(request, Role.operator, jobs.pause, "job-paused")
@@ -244,6 +256,8 @@ class JobPages(PageSet):
             sample=[] if result is None else [msgspec.json.encode(each).decode() for each in result.sample],
             fields=[pair for pair in form.fields if pair[0] not in _STEP_FIELDS],
             key=secrets.token_hex(16),
+            can_roll_out=isinstance(action, RolloutAction),
+            waves=form.text("waves") or DEFAULT_WAVES,
         )
 
 
@@ -275,6 +289,13 @@ def _given(form: Form, prefix: str) -> dict[str, str]:
 
 def _create(conn: Connection, wanted: JobRequest, total: int, once: IdempotentRequest) -> str:
     result = idempotency.run_once(conn, once, lambda: msgspec.json.encode(jobs.create(conn, wanted, total).job_id))
+    return msgspec.json.decode(result.json, type=str)
+
+
+def _create_rollout(conn: Connection, wanted: RolloutRequest, total: int, once: IdempotentRequest) -> str:
+    result = idempotency.run_once(
+        conn, once, lambda: msgspec.json.encode(rollouts.create(conn, wanted, total)["rollout_id"])
+    )
     return msgspec.json.decode(result.json, type=str)
 
 
