@@ -92,7 +92,7 @@ class JobPages(PageSet):
         return request.render(
             "jobs/job.html",
             section="jobs",
-            title=f"{job.action.capitalize()} {job.target}",
+            title=f"{job.action.replace('_', ' ').capitalize()}: {ROWS_OF.get(job.target, job.target)}",
             topics=() if job.state in ENDED else (JOBS, UPDATES, COMMANDS, EVENTS, CLOCK),
             job=job,
             items=items,

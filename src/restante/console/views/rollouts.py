@@ -208,7 +208,7 @@ def wave_text(wave: Wave) -> str:
 
 
 def name_of(rollout: RolloutView) -> str:
-    return rollout.name or f"{rollout.action.replace('_', ' ').capitalize()} {rollout.target}"
+    return rollout.name or f"{rollout.action.replace('_', ' ').capitalize()}: {rollout.target}"
 
 
 def _wave(text: str) -> Wave:
