@@ -102,7 +102,7 @@ def test_fleet_operator_finds_a_late_device_sends_a_config_and_revokes_it(
     server.outdate_password(cookie_of(page))
     page.get_by_role("button", name="Revoke").click()
     page.get_by_label("Password of fleet@example.com").fill(PASSWORD)
-    page.get_by_role("button", name="Confirm").click()
+    page.get_by_role("button", name="Revoke the device").click()
     expect(page.get_by_role("status")).to_contain_text("The device is revoked")
     expect(page.get_by_role("button", name="Revoke")).to_have_count(0)
 

@@ -37,8 +37,10 @@ from restante.web.routes import Route
 PATH = "/jobs"
 FILTER, PARAMS = "filter.", "params."
 JOBS_NOTICED = 100
+SAMPLE_COLUMNS = 7
 # Actions that cannot be undone: the person gives the password again.
 FINAL_ACTIONS = frozenset([("devices", "revoke")])
+FINAL = "revoke all devices that match"
 # What the rows of a target are called.
 ROWS_OF = {"outbox": "outbox rows"}
 # Fields of the form that belong to one step of it.
@@ -116,7 +118,7 @@ class JobPages(PageSet):
         try:
             wanted = self._job_request(request, form)
             is_final = (wanted.action.target.name, wanted.action.name) in FINAL_ACTIONS
-            if form.text("step") == "run" and is_final and (asked := await request.ask_password()) is not None:
+            if form.text("step") == "run" and is_final and (asked := await request.ask_password(FINAL)) is not None:
                 return asked
             if form.text("step") not in ("run", "rollout"):
                 return self._form(request, form, result=await request.read(jobs.dry_run, wanted))
@@ -253,7 +255,7 @@ class JobPages(PageSet):
             rate_max=RATE_MAX,
             problem="" if problem is None else problem.message,
             result=result,
-            sample=[] if result is None else [msgspec.json.encode(each).decode() for each in result.sample],
+            sample=sample_table([] if result is None else result.sample),
             fields=[pair for pair in form.fields if pair[0] not in _STEP_FIELDS],
             key=secrets.token_hex(16),
             can_roll_out=isinstance(action, RolloutAction),
@@ -265,6 +267,19 @@ def percent_of(job: JobView) -> int:
     """How much of the job is done, of 100."""
     acted = job.done + job.failed + job.skipped
     return 100 if job.state == "done" or not job.total else min(100, acted * 100 // job.total)
+
+
+def sample_table(sample: list[Any]) -> tuple[list[str], list[list[Any]]]:
+    """Some rows as a table: the first fields that have a value in any of them, and their values."""
+    rows = [msgspec.to_builtins(each) for each in sample]
+    rows = [row for row in rows if isinstance(row, dict)]
+    names = [name for name in (rows[0] if rows else ()) if any(_is_shown(row.get(name)) for row in rows)]
+    shown = names[:SAMPLE_COLUMNS]
+    return shown, [[row.get(name) for name in shown] for row in rows]
+
+
+def _is_shown(value: Any) -> bool:
+    return value not in (None, "") and isinstance(value, str | int | float)
 
 
 def form_digest(form: Form) -> bytes:
