@@ -179,3 +179,18 @@ def run_job(client: "ConsoleClient", **fields: str) -> str:
     assert done.status_code == again.status_code == 303
     assert done.headers["location"] == again.headers["location"]
     return done.headers["location"].partition("?")[0]
+
+
+def start_rollout(client: "ConsoleClient", name_prefix: str, waves: str) -> str:
+    """Roll a config out to the devices whose names begin so, and return the path of the rollout."""
+    wanted = {"target": "devices", "action": "put_config", "filter.name": name_prefix}
+    params = {"params.installs": '[{"id": "site", "type": "copy", "from": ["a"], "to": ["/b"]}]'}
+    shown = client.post("/console/jobs/new", **wanted, **params, step="dry-run")
+    key = re.search(r'name="key" value="([\w-]+-waves)"', shown.text)
+    assert key, shown.text
+    rules = {"success_percent": "100", "error_percent": "50", "min_wave_seconds": "0", "max_wave_seconds": ""}
+    fields = {**wanted, **params, **rules, "waves": waves, "name": "", "key": key[1], "step": "rollout"}
+    done, again = client.post("/console/jobs/new", **fields), client.post("/console/jobs/new", **fields)
+    assert done.status_code == again.status_code == 303, done.text
+    assert done.headers["location"] == again.headers["location"]
+    return str(done.headers["location"].partition("?")[0])

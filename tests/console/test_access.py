@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from restante.web.routes import Route
-from tests.console.console_server import ConsoleServer, run_job
+from tests.console.console_server import ConsoleServer, run_job, start_rollout
 
 EVERYONE = ("admin", "fleet", "site", "approver", "bank", "viewer")
 FLEET = ("admin", "fleet")
@@ -34,6 +34,8 @@ class Rule(NamedTuple):
 # The first rule whose prefix fits counts.
 RULES = [
     Rule("/console/search", EVERYONE),
+    Rule("/console/rollouts/", FLEET),
+    Rule("/console/rollouts", EVERYONE),
     Rule("/console/jobs/new", FLEET),
     Rule("/console/jobs/", FLEET),
     Rule("/console/jobs", EVERYONE),
@@ -74,6 +76,7 @@ def fill(server: ConsoleServer) -> Filled:
     target = server.add_person("target", "viewer@updates:1")
     row_id = server.add_failed_row(device_id)
     with server.client("fleet") as fleet:
+        rollout_path = start_rollout(fleet, "till-front", "100%")
         job_path = run_job(fleet, **{"filter.device_id": str(device_id), "rate": "1"})
     return Filled(
         server,
@@ -81,6 +84,7 @@ def fill(server: ConsoleServer) -> Filled:
             "device_id": str(device_id),
             "version": "1",
             "row_id": str(row_id),
+            "rollout_id": rollout_path.rpartition("/")[2],
             "job_id": job_path.rpartition("/")[2],
             "person_id": str(target),
             "key_id": str(server.add_updates_key()),

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from restante.console.live import COMMANDS, EVENTS, STREAMS_MAX, UPDATES, Live
+from restante.console.live import COMMANDS, EVENTS, STREAMS_MAX, STREAMS_PER_PERSON_MAX, UPDATES, Live
 from restante.core.errors import Unavailable
 
 CHANGED = b"event: changed\n"
@@ -16,8 +16,8 @@ async def next_part(stream: AsyncIterator[bytes]) -> bytes:
         return await anext(stream)
 
 
-async def opened(live: Live, *topics: str, position: str | None = None) -> AsyncIterator[bytes]:
-    stream = live.open(topics, live.position if position is None else position)
+async def opened(live: Live, *topics: str, position: str | None = None, person_id: int = 1) -> AsyncIterator[bytes]:
+    stream = live.open(person_id, topics, live.position if position is None else position)
     assert (await next_part(stream)).startswith(b"retry: ")
     return stream
 
@@ -84,13 +84,23 @@ async def test_nothing_is_marked_while_no_page_is_open() -> None:
 
 async def test_number_of_streams_is_bounded_and_closing_ends_them() -> None:
     live = Live()
-    streams = [await opened(live, UPDATES) for _ in range(STREAMS_MAX)]
+    people = range(STREAMS_MAX // STREAMS_PER_PERSON_MAX)
+    streams = [await opened(live, UPDATES, person_id=each) for each in people for _ in range(STREAMS_PER_PERSON_MAX)]
     with pytest.raises(Unavailable):
-        live.open([UPDATES], live.position)
+        live.open(len(people), [UPDATES], live.position)
     waits = [await waiting(stream) for stream in streams[:2]]
     live.close()
     for part in waits:
         with pytest.raises(StopAsyncIteration):
             await part
     with pytest.raises(Unavailable):
-        live.open([UPDATES], live.position)
+        live.open(len(people), [UPDATES], live.position)
+
+
+async def test_one_person_does_not_use_up_the_streams_of_others() -> None:
+    live = Live()
+    streams = [await opened(live, UPDATES, person_id=1) for _ in range(STREAMS_PER_PERSON_MAX)]
+    with pytest.raises(Unavailable):
+        live.open(1, [UPDATES], live.position)
+    await opened(live, UPDATES, person_id=2)
+    assert live.stream_count == len(streams) + 1

@@ -92,7 +92,7 @@ class ConsoleComponent(Component):
             return ApiResponse(200, _STREAM_HEADERS)
         position = request.http.headers.get("last-event-id") or request.query_text("after") or ""
         topics = (request.query_text("topics") or "").split(",")
-        return ApiResponse(200, _STREAM_HEADERS, stream=self._parts.live.open(topics, position))
+        return ApiResponse(200, _STREAM_HEADERS, stream=self._parts.live.open(request.person.user_id, topics, position))
 
     async def unknown(self, _request: ConsoleRequest) -> ApiResponse:
         raise NotFound("There is no such page, or your grants do not include it.")

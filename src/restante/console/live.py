@@ -20,6 +20,7 @@ UPDATES, COMMANDS, EVENTS, JOBS, CLOCK = "updates", "commands", "events", "jobs"
 TOPICS = (UPDATES, COMMANDS, EVENTS, JOBS, CLOCK)
 
 STREAMS_MAX = 200
+STREAMS_PER_PERSON_MAX = 20
 STREAM_SECONDS = 300.0
 KEEP_ALIVE_SECONDS = 20.0
 # How often the topic `clock` changes: for pages that show rates.
@@ -37,7 +38,8 @@ class Live:
         self._number = 0
         self._numbers = dict.fromkeys(TOPICS, 0)
         self._marked: set[str] = set()
-        self._streams: set[asyncio.Event] = set()
+        # What wakes each open stream, and whose stream it is.
+        self._streams: dict[asyncio.Event, int] = {}
         self._ticks = 0
         self._is_closed = False
 
@@ -80,13 +82,14 @@ class Live:
         for woken in self._streams:
             woken.set()
 
-    def open(self, topics: Iterable[str], position: str) -> AsyncIterator[bytes]:
-        """A stream of Server-Sent Events about these topics, after the position.
+    def open(self, person_id: int, topics: Iterable[str], position: str) -> AsyncIterator[bytes]:
+        """A stream of Server-Sent Events about these topics, after the position, for a page of this person.
 
         It ends after some minutes: the browser opens the next one, if the session is still valid."""
-        if self._is_closed or len(self._streams) >= STREAMS_MAX:
+        own = sum(owner == person_id for owner in self._streams.values())
+        if self._is_closed or len(self._streams) >= STREAMS_MAX or own >= STREAMS_PER_PERSON_MAX:
             raise Unavailable("too many live pages are open", retry_after_seconds=RETRY_SECONDS)
-        return self._stream([topic for topic in topics if topic in TOPICS], self._number_of(position))
+        return self._stream(person_id, [topic for topic in topics if topic in TOPICS], self._number_of(position))
 
     def _number_of(self, position: str) -> int:
         epoch, _, number = position.partition("-")
@@ -94,9 +97,9 @@ class Live:
         # A position of another process says nothing: the page is read again.
         return int(number) if is_known else -1
 
-    async def _stream(self, topics: list[str], seen: int) -> AsyncIterator[bytes]:
+    async def _stream(self, person_id: int, topics: list[str], seen: int) -> AsyncIterator[bytes]:
         woken = asyncio.Event()
-        self._streams.add(woken)
+        self._streams[woken] = person_id
         end = asyncio.get_running_loop().time() + STREAM_SECONDS
         try:
             yield b"retry: %d\n\n" % RETRY_MS
@@ -112,4 +115,4 @@ class Live:
                 except TimeoutError:
                     yield b": still here\n\n"
         finally:
-            self._streams.discard(woken)
+            self._streams.pop(woken, None)

@@ -46,6 +46,7 @@ SECTIONS = (
     Section("event-keys", "Signing keys", f"{ROOT}/event-keys", Area.events, is_for_whole_area=True),
     Section("audit", "Audit", f"{ROOT}/audit", Area.commands),
     Section("jobs", "Jobs", f"{ROOT}/jobs"),
+    Section("rollouts", "Rollouts", f"{ROOT}/rollouts"),
     Section("people", "People", f"{ROOT}/people", is_for_admins=True),
     Section("keys", "API keys", f"{ROOT}/keys", is_for_admins=True),
     Section("settings", "Settings", f"{ROOT}/settings", is_for_all_admins=True),

@@ -190,9 +190,9 @@ class ConsoleRequest(ApiRequest):
         page = _render(self.parts, self.http, template, **{**shared, **values, "section": section, "title": title})
         return ApiResponse(http_status, HEADERS, page.encode())
 
-    async def ask_password(self) -> ApiResponse | None:
+    async def ask_password(self, what: str = "") -> ApiResponse | None:
         """The page that asks for the password before an action that cannot be undone; None if the person gave it
-        lately, or just now. The page posts the same form again."""
+        lately, or just now. The page names the action (`what`), and posts the same form again."""
         parts, token = self.parts, self.parts.access_control.cookie.read(self.http) or ""
         password = self.form.text(PASSWORD_FIELD, PASSWORD_CHARACTERS_MAX)
         problem = ""
@@ -212,6 +212,7 @@ class ConsoleRequest(ApiRequest):
             http_status=401 if problem else 200,
             fields=[pair for pair in self.form.fields if pair[0] not in own],
             problem=problem,
+            what=what,
             action=self.http.url.path,
         )
 
@@ -288,8 +289,10 @@ class Pages:
 
         return Route("GET", ROOT + path, guarded, Access.open, "", self._format, TAG)
 
-    def post(self, path: str, handler: Handler, needs: Needs | None, *, is_final: bool = False) -> Route:
-        """An action. `is_final`: it cannot be undone, so the person gives the password again."""
+    def post(
+        self, path: str, handler: Handler, needs: Needs | None, *, is_final: bool = False, what: str = ""
+    ) -> Route:
+        """An action. `is_final`: it cannot be undone, so the person gives the password again; `what` names it."""
 
         async def guarded(request: ApiRequest) -> ApiResponse:
             self.parts.access_control.refuse_foreign_origin(request.http)
@@ -303,7 +306,7 @@ class Pages:
             try:
                 if allowed is None:
                     raise NotAllowed("your grants do not include this")
-                if is_final and (asked := await opened.ask_password()) is not None:
+                if is_final and (asked := await opened.ask_password(what)) is not None:
                     return asked
                 return await handler(opened)
             except RestanteError as error:

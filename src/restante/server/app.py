@@ -35,6 +35,7 @@ from restante.console.views.keys import KeyPages
 from restante.console.views.outbox import OutboxPages
 from restante.console.views.overview import OverviewPages
 from restante.console.views.people import PeoplePages
+from restante.console.views.rollouts import RolloutPages
 from restante.console.views.sites import SitePages
 from restante.console.views.system import SystemPages
 from restante.database import copy_tables
@@ -233,6 +234,7 @@ class Node:
             EventPages(self.database, self.signing.rotation),
             AuditPages(commands.trail, commands.heads.remembered),
             JobPages(lambda: self.bulk.actions),
+            RolloutPages(lambda: self.bulk.actions),
             PeoplePages(),
             KeyPages(),
         ]

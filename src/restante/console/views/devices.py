@@ -54,7 +54,7 @@ class DevicePages(PageSet):
             pages.post(one + "/certificates/{cert_id}/unassign", self.unassign_certificate, OPERATE),
             pages.post(one + "/authorities", self.assign_authority, OPERATE),
             pages.post(one + "/authorities/{ca_id}/unassign", self.unassign_authority, OPERATE),
-            pages.post(one + "/revoke", self.revoke, OPERATE, is_final=True),
+            pages.post(one + "/revoke", self.revoke, OPERATE, is_final=True, what="revoke the device"),
         ]
 
     async def show(self, request: ConsoleRequest) -> ApiResponse:

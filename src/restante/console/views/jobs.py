@@ -16,6 +16,7 @@ from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Pages, PageSet
 from restante.console.schema_forms import fields_of, object_schema, value_of
 from restante.console.scopes import allowed_in
+from restante.console.views.rollouts import DEFAULT_WAVES, rollout_request
 from restante.core.decoding import decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
 from restante.database.connection import Connection, Row
@@ -25,8 +26,10 @@ from restante.identity.callers import Person
 from restante.identity.grants import AllowedIds, Area, Role
 from restante.identity.idempotency import IdempotentRequest
 from restante.jobs import jobs
-from restante.jobs.actions import JobAction, JobActions
+from restante.jobs.actions import JobAction, JobActions, RolloutAction
 from restante.jobs.jobs import ENDED, ITEM_STATES, RATE_MAX, STATES, DryRun, JobItemView, JobRequest, JobView
+from restante.jobs.rollouts import rollouts
+from restante.jobs.rollouts.rollouts import RolloutRequest
 from restante.web.bulk.bulk_requests import caller_of, decoded_params
 from restante.web.response import ApiResponse
 from restante.web.routes import Route
@@ -34,8 +37,10 @@ from restante.web.routes import Route
 PATH = "/jobs"
 FILTER, PARAMS = "filter.", "params."
 JOBS_NOTICED = 100
+SAMPLE_COLUMNS = 7
 # Actions that cannot be undone: the person gives the password again.
 FINAL_ACTIONS = frozenset([("devices", "revoke")])
+FINAL = "revoke all devices that match"
 # What the rows of a target are called.
 ROWS_OF = {"outbox": "outbox rows"}
 # Fields of the form that belong to one step of it.
@@ -89,7 +94,7 @@ class JobPages(PageSet):
         return request.render(
             "jobs/job.html",
             section="jobs",
-            title=f"{job.action.capitalize()} {job.target}",
+            title=f"{job.action.replace('_', ' ').capitalize()}: {ROWS_OF.get(job.target, job.target)}",
             topics=() if job.state in ENDED else (JOBS, UPDATES, COMMANDS, EVENTS, CLOCK),
             job=job,
             items=items,
@@ -113,16 +118,25 @@ class JobPages(PageSet):
         try:
             wanted = self._job_request(request, form)
             is_final = (wanted.action.target.name, wanted.action.name) in FINAL_ACTIONS
-            if form.text("step") == "run" and is_final and (asked := await request.ask_password()) is not None:
+            if form.text("step") == "run" and is_final and (asked := await request.ask_password(FINAL)) is not None:
                 return asked
-            if form.text("step") != "run":
+            if form.text("step") not in ("run", "rollout"):
                 return self._form(request, form, result=await request.read(jobs.dry_run, wanted))
+            if form.text("step") == "rollout":
+                return await self._create_rollout(request, wanted)
             once = IdempotentRequest(request.actor, idempotency.checked_key(form.text("key", 100)), form_digest(form))
-            total = await request.read(wanted.action.target.count, wanted.filters, wanted.caller.allowed)
-            created = await request.write(_create, wanted, total, once)
+            created = await request.write(_create, wanted, await request.read(jobs.count, wanted), once)
         except RestanteError as error:
             return self._form(request, form, error)
         return request.redirect(f"{ROOT}{PATH}/{created}", done="job-created")
+
+    async def _create_rollout(self, request: ConsoleRequest, wanted: JobRequest) -> ApiResponse:
+        """The job in waves, once."""
+        form = request.form
+        rollout, total = rollout_request(form, wanted), await request.read(jobs.count, wanted)
+        once = IdempotentRequest(request.actor, idempotency.checked_key(form.text("key", 100)), form_digest(form))
+        created = await request.write(_create_rollout, rollout, total, once)
+        return request.redirect(f"{ROOT}/rollouts/{created}", done="rollout-created")
 
     async def pause(self, request: ConsoleRequest) -> ApiResponse:
         return await self._change(request, Role.operator, jobs.pause, "job-paused")
@@ -241,9 +255,11 @@ class JobPages(PageSet):
             rate_max=RATE_MAX,
             problem="" if problem is None else problem.message,
             result=result,
-            sample=[] if result is None else [msgspec.json.encode(each).decode() for each in result.sample],
+            sample=sample_table([] if result is None else result.sample),
             fields=[pair for pair in form.fields if pair[0] not in _STEP_FIELDS],
             key=secrets.token_hex(16),
+            can_roll_out=isinstance(action, RolloutAction),
+            waves=form.text("waves") or DEFAULT_WAVES,
         )
 
 
@@ -251,6 +267,19 @@ def percent_of(job: JobView) -> int:
     """How much of the job is done, of 100."""
     acted = job.done + job.failed + job.skipped
     return 100 if job.state == "done" or not job.total else min(100, acted * 100 // job.total)
+
+
+def sample_table(sample: list[Any]) -> tuple[list[str], list[list[Any]]]:
+    """Some rows as a table: the first fields that have a value in any of them, and their values."""
+    rows = [msgspec.to_builtins(each) for each in sample]
+    rows = [row for row in rows if isinstance(row, dict)]
+    names = [name for name in (rows[0] if rows else ()) if any(_is_shown(row.get(name)) for row in rows)]
+    shown = names[:SAMPLE_COLUMNS]
+    return shown, [[row.get(name) for name in shown] for row in rows]
+
+
+def _is_shown(value: Any) -> bool:
+    return value not in (None, "") and isinstance(value, str | int | float)
 
 
 def form_digest(form: Form) -> bytes:
@@ -275,6 +304,13 @@ def _given(form: Form, prefix: str) -> dict[str, str]:
 
 def _create(conn: Connection, wanted: JobRequest, total: int, once: IdempotentRequest) -> str:
     result = idempotency.run_once(conn, once, lambda: msgspec.json.encode(jobs.create(conn, wanted, total).job_id))
+    return msgspec.json.decode(result.json, type=str)
+
+
+def _create_rollout(conn: Connection, wanted: RolloutRequest, total: int, once: IdempotentRequest) -> str:
+    result = idempotency.run_once(
+        conn, once, lambda: msgspec.json.encode(rollouts.create(conn, wanted, total)["rollout_id"])
+    )
     return msgspec.json.decode(result.json, type=str)
 
 

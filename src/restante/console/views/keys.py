@@ -31,7 +31,7 @@ class KeyPages(PageSet):
             pages.post(one + "/grants", self.set_grants, ANY_ADMIN),
             pages.post(one + "/suspend", self.suspend, ANY_ADMIN),
             pages.post(one + "/resume", self.resume, ANY_ADMIN),
-            pages.post(one + "/revoke", self.revoke, ANY_ADMIN, is_final=True),
+            pages.post(one + "/revoke", self.revoke, ANY_ADMIN, is_final=True, what="revoke the key"),
         ]
 
     async def show_list(self, request: ConsoleRequest) -> ApiResponse:

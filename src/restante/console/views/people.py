@@ -30,7 +30,7 @@ class PeoplePages(PageSet):
             pages.post(one + "/grants", self.set_grants, ANY_ADMIN),
             pages.post(one + "/suspend", self.suspend, ANY_ADMIN),
             pages.post(one + "/resume", self.resume, ANY_ADMIN),
-            pages.post(one + "/remove", self.remove, ANY_ADMIN, is_final=True),
+            pages.post(one + "/remove", self.remove, ANY_ADMIN, is_final=True, what="remove the person"),
         ]
 
     async def show_list(self, request: ConsoleRequest) -> ApiResponse:
