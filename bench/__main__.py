@@ -22,6 +22,7 @@ from bench import (
     signing,
     start_up,
     telemetry,
+    tls,
 )
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
@@ -29,6 +30,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "system-calls": idle_poll.system_calls,
     "fleet-size": idle_poll.by_fleet_size,
     "new-connections": new_connections.against_nginx,
+    "tls": tls.against_nginx,
     "first-polls": first_contact.first_polls,
     "restart": first_contact.restart,
     "parked-polls": parked.parked_polls,
