@@ -4,6 +4,7 @@
 #             times, and check the results: three quarters of an hour
 # make mutants plant known bugs in a copy of the source, one at a time, and check that the tests find each: ten minutes
 # make attacks send 24,000 mutated requests to both HTTP protocols and compare the responses: two minutes
+# make bench-compare REV=main  compare the speed of the hot paths with another commit, interleaved: five minutes
 # make check  quick checks: format, lint, types, import contracts, fast tests
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 DATA ?= data
 LISTEN ?= 127.0.0.1:8080
 
-.PHONY: run test faults mutants attacks explore check install install-test lock bench format clean
+.PHONY: run test faults mutants attacks explore check install install-test lock bench bench-compare format clean
 
 run: install
 	@$(BIN)/restante serve --data $(DATA) --listen $(LISTEN)
@@ -84,6 +85,10 @@ lock: install-test
 
 bench: install-test
 	$(BIN)/python -m bench
+
+# make bench-compare REV=main [NAMES="idle-poll command-pairs"]: this tree and another commit in turn, on the hot paths
+bench-compare: install-test
+	$(BIN)/python -m bench.compare $(REV) $(NAMES)
 
 clean:
 	rm -rf $(VENV) client/.venvs build src/*.egg-info client/src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -25,6 +25,7 @@ from bench import (
     signing,
     start_up,
     telemetry,
+    tls,
 )
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "fleet-size": idle_poll.by_fleet_size,
     "consoles": consoles.beside_consoles,
     "new-connections": new_connections.against_nginx,
+    "tls": tls.against_nginx,
     "first-polls": first_contact.first_polls,
     "restart": first_contact.restart,
     "parked-polls": parked.parked_polls,

@@ -95,7 +95,7 @@ class _Progress:
             self.finished.set_exception(RuntimeError(f"{self._left} pairs are missing"))
 
 
-async def _collect(port: int, tokens: list[str], pairs: int) -> float:
+async def collect(port: int, tokens: list[str], pairs: int) -> float:
     loop = asyncio.get_running_loop()
     progress = _Progress(pairs)
     collectors = [
@@ -123,8 +123,8 @@ def pairs_over_http() -> dict[str, float]:
         with pinned(SERVER_CORE, server_command(http.folder, port), port, signed, Path(name) / "log"):
             os.sched_setaffinity(0, {int(CLIENT_CORE)})
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(_collect(port, http.tokens, 2000))
-                over_http = runner.run(_collect(port, http.tokens, PAIRS))
+                runner.run(collect(port, http.tokens, 2000))
+                over_http = runner.run(collect(port, http.tokens, PAIRS))
         os.sched_setaffinity(0, {int(SERVER_CORE)})
         directly = _pairs_directly(direct)
         os.sched_setaffinity(0, {0, 1})

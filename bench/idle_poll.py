@@ -22,14 +22,15 @@ SOCKET_CALLS = {"epoll_wait", "epoll_pwait", "epoll_ctl", "read", "recvfrom", "w
 
 
 @contextmanager
-def warm_server(folder: Path, tokens: int, known: int) -> Iterator[tuple[int, int, Path]]:
+def warm_server(folder: Path, tokens: int, known: int, *tls: Path) -> Iterator[tuple[int, int, Path]]:
     """Run a server with so many devices in memory; yields process id, port, and the file with the tokens of the first
-    devices."""
+    devices. `tls`: certificate and key."""
     data = device_data.prepare(folder / "data", known)
     token_file = folder / "tokens"
     token_file.write_text("\n".join(asyncio.run(device_data.mint(data, range(1, tokens + 1)))) + "\n")
     port = free_port()
     command = [sys.executable, "-m", "bench.warm_server", str(data.path), str(port), str(token_file), str(known)]
+    command += map(str, tls)
     with pinned(SERVER_CORE, command, port, log=folder / "server.log") as pid:
         yield pid, port, token_file
 

@@ -4,7 +4,8 @@ The benchmark measures the state after a million first polls, so their result is
 the server publishes one signal to every device with a token, in one transaction, and writes the time at which the poll
 handles the commit (CLOCK_MONOTONIC) to the file `commit-time` in its data folder.
 
-Arguments: data folder, port, token file (one token per line, for device 1, 2, …), number of devices in memory.
+Arguments: data folder, port, token file (one token per line, for device 1, 2, …), number of devices in memory; with
+TLS also the files of certificate and key.
 """
 
 import asyncio
@@ -42,7 +43,10 @@ def publish_to_all(node: Node, devices: int) -> None:
 def main() -> None:
     data, port, token_file, known = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
     tokens = token_file.read_bytes().split()
+    certificate, key = (Path(name) for name in sys.argv[5:7]) if len(sys.argv) > 5 else (None, None)
     settings = Settings(
+        tls_certificate=certificate,
+        tls_key=key,
         data=data,
         listen=Address("127.0.0.1", port),
         access_token_seconds=86_400,

@@ -13,8 +13,9 @@ from structlog.testing import capture_logs
 
 from restante.server import lifecycle
 from restante.server.http.connection_limits import ConnectionLimits, Verdict, descriptor_reserve
+from restante.server.http.listener import CountedProtocol
 from restante.server.http.tls import TlsFiles
-from restante.server.http.tls_listener import CountedProtocol, TlsListener
+from restante.server.http.tls_listener import TlsListener
 from tests.faults.server_process import PROGRAM, TIMEOUT_SECONDS, running_server
 from tests.pki import pki
 from tests.server.live_server import RawConnection

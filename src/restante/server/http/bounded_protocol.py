@@ -52,6 +52,11 @@ def response_bytes(response: ApiResponse, date_line: bytes) -> bytes:
     return b"".join(parts)
 
 
+def refusal_bytes(response_format: ResponseFormat, error: RestanteError, date_line: bytes) -> bytes:
+    """All bytes of a response that is the last one of its connection."""
+    return response_bytes(response_format.error(error).with_headers((b"connection", b"close")), date_line)
+
+
 class BoundedHttpProtocol(HttpToolsProtocol):
     response_format: ResponseFormat
 
@@ -129,8 +134,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Send the error as the last response of this connection. After the start of another response, only close."""
         cycle = self.cycle
         if cycle is None or not cycle.response_started or cycle.response_complete:
-            response = self.response_format.error(error).with_headers((b"connection", b"close"))
-            self.transport.write(response_bytes(response, self.date_line()))
+            self.transport.write(refusal_bytes(self.response_format, error, self.date_line()))
         self.transport.close()
 
     def date_line(self) -> bytes:

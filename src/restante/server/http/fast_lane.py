@@ -13,6 +13,7 @@ gets a 503 when its request arrives, unless that reads the metrics.
 
 import asyncio
 import time
+from collections.abc import Sized
 from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any
@@ -27,13 +28,14 @@ from restante.server.http.bounded_protocol import (
     BoundedHttpProtocol,
     FieldsTooLarge,
     TargetTooLong,
+    refusal_bytes,
     response_bytes,
 )
 from restante.server.http.connection_limits import AddressKey, ConnectionLimits, Verdict
 from restante.server.http.deadlines import NEVER, REMOVED, SLOT_SECONDS, Deadlines
 from restante.server.http.idle_connections import IdleConnections
 from restante.server.http.post_templates import IncompleteBody, PostTemplates
-from restante.server.http.request_templates import END, RequestTemplates, closing
+from restante.server.http.request_templates import END, FastResponse, RequestTemplates, closing
 from restante.web.client_cert import EXTENSION, ClientCertificates
 from restante.web.fast_lane_api import WaitOwner
 from restante.web.response import ApiResponse
@@ -71,6 +73,8 @@ class FastLaneState:
     oversized_requests: int = 0
     post_templates: PostTemplates = field(default_factory=lambda: PostTemplates(()))
     client_certificates: ClientCertificates = field(default_factory=ClientCertificates)
+    # Connections whose first request has not arrived.
+    waiting: Sized = ()
     config: Any = None
     server_state: Any = None
     app_state: Any = None
@@ -89,7 +93,31 @@ class FastLaneState:
 
     @property
     def connections(self) -> int:
-        return len(self.server_state.connections) if self.server_state is not None else 0
+        made = len(self.server_state.connections) if self.server_state is not None else 0
+        return made + len(self.waiting)
+
+    def respond_at_once(self, data: bytes) -> FastResponse | None:
+        """The response to the first bytes of a plain connection, if memory has it and they are all of a request. It
+        counts as sent."""
+        if self.is_closing:
+            return None
+        date_line = self.current_date_line()
+        if data.startswith(b"POST "):
+            response = self.post_templates.respond_from_memory(data, date_line, _NO_CERTIFICATE)
+        else:
+            response = self.templates.respond_from_memory(data, date_line)
+        if response is not None:
+            self.fast_requests += 1
+        return response
+
+    def refuse_at_once(self) -> bytes:
+        """The response to a connection that is refused."""
+        error = _too_many_connections(sum(self.limits.refused.values()))
+        return refusal_bytes(self.response_format, error, self.current_date_line())
+
+    def is_served_though_refused(self, data: bytes) -> bool:
+        """Whether the request is served on a connection that is refused; it must arrive whole."""
+        return data.startswith(METRICS) and data.endswith(END)
 
     def current_date_line(self) -> bytes:
         """The Date header line. uvicorn replaces its default headers every second."""
@@ -98,6 +126,25 @@ class FastLaneState:
             self._default_headers = headers
             self.date_line = b"".join(b"%b: %b\r\n" % pair for pair in headers)
         return self.date_line
+
+
+def _too_many_connections(number: int) -> Unavailable:
+    return Unavailable("too many connections", retry_after_seconds=retry_after_seconds(number, 1, 10))
+
+
+class _WithoutCertificate:
+    """A connection without TLS, for handlers that respond from memory: they ask for nothing but the certificate."""
+
+    thumbprint = None
+
+    def send(self, _response: ApiResponse) -> None:
+        raise NotImplementedError
+
+    def wait(self, _owner: WaitOwner, _parked: Any, _seconds: float) -> None:
+        raise NotImplementedError
+
+
+_NO_CERTIFICATE = _WithoutCertificate()
 
 
 def fast_lane_class(shared: FastLaneState) -> type[HttpToolsProtocol]:
@@ -127,6 +174,8 @@ class _FastLaneProtocol(BoundedHttpProtocol):
     _owner: WaitOwner | None = None
     _parked: Any = None
     _thumbprint: str | EllipsisType | None = ...  # not read yet
+    _early_data = b""  # was read before the connection was made
+    _early_response = b""  # to the request that was read before the connection was made
 
     def __init__(
         self,
@@ -159,6 +208,13 @@ class _FastLaneProtocol(BoundedHttpProtocol):
             if verdict is Verdict.told_now:
                 self._refuse()
         shared.deadlines.watch(self)
+        if self._early_data:
+            data, self._early_data = self._early_data, b""
+            self.data_received(data)
+        elif self._early_response:
+            transport.write(self._early_response)
+            self._early_response = b""
+            self._stay_idle_until(shared.deadlines.now + shared.keep_alive_seconds)
 
     def data_received(self, data: bytes) -> None:
         shared = self.shared
@@ -193,6 +249,11 @@ class _FastLaneProtocol(BoundedHttpProtocol):
         self._address = self.shared.limits.key_of(address)
         self._verdict = self.shared.limits.enter(self._address, descriptor)
         return self._verdict
+
+    def adopt(self, key: AddressKey | None, verdict: Verdict, data: bytes, response: bytes) -> None:
+        """Take over a connection that was counted already; `data` was read from it, or `response` is to be sent."""
+        self._address, self._verdict = key, verdict
+        self._early_data, self._early_response = data, response
 
     def count_unaccepted(self) -> None:
         self.shared.limits.count_unaccepted()
@@ -416,12 +477,11 @@ class _FastLaneProtocol(BoundedHttpProtocol):
             self.transport.close()
 
     def _reads_metrics(self, data: bytes) -> bool:
-        """Whether a refused connection is served all the same; its request must arrive whole."""
-        return not self._has_uvicorn_state and data.startswith(METRICS) and data.endswith(END)
+        """Whether a refused connection is served all the same."""
+        return not self._has_uvicorn_state and self.shared.is_served_though_refused(data)
 
     def _refuse(self) -> None:
-        seconds = retry_after_seconds(id(self) >> 4, 1, 10)
-        self.refuse(Unavailable("too many connections", retry_after_seconds=seconds))
+        self.refuse(_too_many_connections(id(self) >> 4))
 
     def refuse(self, error: RestanteError) -> None:
         super().refuse(error)

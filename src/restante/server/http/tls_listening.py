@@ -18,8 +18,9 @@ from typing import Any
 import structlog
 import uvicorn
 
+from restante.server.http.plain_listener import AdoptingProtocol, PlainListener
 from restante.server.http.tls import TlsFiles, TlsFilesError
-from restante.server.http.tls_listener import CountedProtocol, TlsListener
+from restante.server.http.tls_listener import TlsListener
 
 log = structlog.get_logger()
 
@@ -36,10 +37,10 @@ class ListeningServer(uvicorn.Server):
         self.was_stopped_by_signal = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        if self._files is None or sockets is None:
+        if sockets is None or (self._files is None and self._shared is None):
             await super().startup(sockets)
         else:
-            context = self._files.context()
+            context = None if self._files is None else self._files.context()
             await super().startup([])
             self._sockets = sockets
             await self._listen(context)
@@ -95,21 +96,31 @@ class ListeningServer(uvicorn.Server):
     def _start_reload(self) -> None:
         self._reloading = asyncio.ensure_future(self.reload())
 
-    async def _listen(self, context: ssl.SSLContext) -> None:
+    @property
+    def _shared(self) -> Any:
+        """What the connections of the fast lane share; None with another protocol."""
+        return getattr(self.config.http_protocol_class, "shared", None)
+
+    async def _listen(self, context: ssl.SSLContext | None) -> None:
         loop = asyncio.get_running_loop()
         old_servers = self.servers
         listeners: list[Any] = []
         for sock in self._sockets:
             sock.listen(self.config.backlog)
             # A duplicate, because a listener closes its socket.
-            listeners.append(TlsListener(loop, sock.dup(), context, self._protocol, self._handshake_seconds))
+            if context is not None:
+                listeners.append(TlsListener(loop, sock.dup(), context, self._protocol, self._handshake_seconds))
+            else:
+                listeners.append(plain := PlainListener(loop, sock.dup(), self._protocol, self._shared))
+                self._protocol()  # sets what all connections share
+                self._shared.waiting = plain.waiting
         self.servers = listeners
         for server in old_servers:
             server.close()
 
-    def _protocol(self) -> CountedProtocol:
+    def _protocol(self) -> AdoptingProtocol:
         protocol_class: Any = self.config.http_protocol_class
-        protocol: CountedProtocol = protocol_class(
+        protocol: AdoptingProtocol = protocol_class(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=None
         )
         return protocol
