@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import (
+    bulk,
     commands,
     delivery,
     event_publishing,
@@ -32,6 +33,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "redis-reads": redis_reads.reading_twenty,
     "redis-idle-poll": redis_reads.idle_poll,
     "fleet-list": fleet_list.pages,
+    "bulk-config": bulk.bulk_config,
     "start-up": start_up.start_up,
     "outbox-to-poll": outbox_to_poll.outbox_to_poll,
     "latency": delivery.latency,
