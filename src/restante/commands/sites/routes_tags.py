@@ -16,6 +16,10 @@ from restante.web.routes import Access, Route, RouteGroup
 EdgeKind = Literal["collector", "miner"]
 COLLECTOR = "/devices/{device_id}/tags/{tag}"
 MINER = "/miners/{miner_id}/tags/{tag}"
+_EVENTS: dict[EdgeKind, tuple[str, str]] = {
+    "collector": ("collector.tagged", "collector.untagged"),
+    "miner": ("miner.tagged", "miner.untagged"),
+}
 
 
 class AdminTagRoutes:
@@ -73,6 +77,6 @@ def _change_tag(
     change = tags.add if is_added else tags.remove
     if change(conn, kind, resource_id, tag):
         name = "device_id" if kind == "collector" else "miner_id"
-        event = f"{kind}.tagged" if is_added else f"{kind}.untagged"
+        event = _EVENTS[kind][0 if is_added else 1]
         trail.record(conn, AuditEntry(site_id, actor, event, None, None, None, {name: resource_id, "tag": tag}))
     return TagList(tags.tags_of(conn, kind, resource_id))
