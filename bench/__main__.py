@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench import (
     agent,
+    bulk,
     commands,
     consoles,
     delivery,
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "redis-reads": redis_reads.reading_twenty,
     "redis-idle-poll": redis_reads.idle_poll,
     "fleet-list": fleet_list.pages,
+    "bulk-config": bulk.bulk_config,
     "start-up": start_up.start_up,
     "outbox-to-poll": outbox_to_poll.outbox_to_poll,
     "latency": delivery.latency,
