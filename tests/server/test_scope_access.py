@@ -41,6 +41,7 @@ ROLE_NEEDED = {
     Access.approve_in_person: Role.approver,
     Access.administer: Role.admin,
     Access.manage_access: Role.admin,
+    Access.manage_people: Role.admin,
     Access.fleet_read: Role.viewer,
     Access.fleet_operate: Role.operator,
 }
@@ -59,6 +60,8 @@ GIVEN = "grants that the caller gives: 403"
 
 TOUCHES: dict[str, dict[str, str]] = {
     "updates": {
+        "GET /apiv1/devices": LIST,
+        "GET /apiv1/devices/{device_id}": RESOURCE,
         "GET /apiv1/outbox": LIST,
         "GET /apiv1/outboxes": LIST,
         "POST /apiv1/outbox/retry": LIST,
@@ -129,6 +132,7 @@ TOUCHES: dict[str, dict[str, str]] = {
         "GET " + EDGE + "/devices/{device_id}": RESOURCE,
         "POST " + EDGE + "/devices/{device_id}/rotate": RESOURCE,
         "POST " + EDGE + "/devices/{device_id}/revoke": RESOURCE,
+        "POST " + EDGE + "/devices/{device_id}/verify": RESOURCE,
         "DELETE " + EDGE + "/devices/{device_id}": RESOURCE,
         "POST " + EDGE + "/commands": BODY,
         "GET " + EDGE + "/commands": LIST,
@@ -142,6 +146,8 @@ TOUCHES: dict[str, dict[str, str]] = {
         "GET " + EDGE + "/audit": LIST,
         "GET " + EDGE + "/audit/export": LIST,
         "GET " + EDGE + "/audit/verify": WHOLE,
+        "POST " + EDGE + "/audit/verify": WHOLE,
+        "POST " + EDGE + "/audit/anchor": WHOLE,
     },
     "events": {
         "POST /admin/clients": WHOLE,
@@ -150,6 +156,7 @@ TOUCHES: dict[str, dict[str, str]] = {
         "POST /admin/clients/{client_id}/rotate": RESOURCE,
         "POST /admin/clients/{client_id}/suspend": RESOURCE,
         "POST /admin/clients/{client_id}/resume": RESOURCE,
+        "GET /admin/clients/{client_id}/refusals": RESOURCE,
         "GET /admin/events/audit": LIST,
         "POST /admin/events": RESOURCE,
         "GET /admin/events": LIST,
@@ -170,6 +177,8 @@ TOUCHES: dict[str, dict[str, str]] = {
         "GET /apiv1/access-audit": WHOLE,
         "GET /apiv1/people": LIST,
         "GET /apiv1/people/{person_id}": PEOPLE,
+        "POST /apiv1/people": GIVEN,
+        "PUT /apiv1/people/{person_id}/password": PEOPLE,
         "PUT /apiv1/people/{person_id}/grants": PEOPLE,
         "POST /apiv1/people/{person_id}/suspend": PEOPLE,
         "POST /apiv1/people/{person_id}/resume": PEOPLE,
@@ -269,7 +278,8 @@ def expected_status(route: Route, role: Role, scope: str) -> int:
 
 def call(server: PopulatedServer, route: Route, resources: Resources, headers: dict[str, str]) -> httpx.Response:
     path = fill_path(route, resources)
-    unused = "authorization" if route.access is Access.approve_in_person else "cookie"
+    in_person = (Access.approve_in_person, Access.manage_people)
+    unused = "authorization" if route.access in in_person else "cookie"
     headers = {name: value for name, value in headers.items() if name != unused}
     path += f"?site_id={resources.edge.site_id}" if route.path.endswith("/admin/telemetry") else ""
     return server.request(route, path, headers, valid_body(server, route, resources))
@@ -317,6 +327,8 @@ def check_filtered(fixture: Fixture, route: Route, response: httpx.Response) -> 
         assert len(shown) <= 2
     elif area == "updates" and route.path == "/apiv1/outbox":
         assert {item["device_id"] for item in response.json()["data"]["items"]} == {other.device_id}
+    elif area == "updates" and route.path == "/apiv1/devices":
+        assert {item["user_id"] for item in response.json()["data"]["items"]} == {other.user_id}
     elif area == "updates":
         (outbox,) = response.json()["data"]["items"]
         assert (outbox["source"], outbox["failed"]) == ("server", 1)

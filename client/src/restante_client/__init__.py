@@ -1,7 +1,7 @@
 """The client side of Restante, for asyncio and for blocking programs.
 
 `DeviceClient` polls device updates, `CollectorClient` carries out edge commands, `EventReceiver` stores verified event
-tokens. Each has a blocking twin with the same methods.
+tokens, `OperatorClient` calls the operator API. Each has a blocking twin with the same methods.
 """
 
 from restante_client.collector.client import BlockingCollectorClient, CollectorClient, CollectorOptions
@@ -19,12 +19,14 @@ from restante_client.device.models import (
 )
 from restante_client.events.client import BlockingEventReceiver, Event, EventReceiver, ReceiverOptions
 from restante_client.events.credentials import ClientSecret, PrivateKeyJwt, TlsCertificate
+from restante_client.operator.client import BlockingOperatorClient, OperatorClient
 
 __all__ = [
     "AuthorityBundle",
     "BlockingCollectorClient",
     "BlockingDeviceClient",
     "BlockingEventReceiver",
+    "BlockingOperatorClient",
     "CertificateBundle",
     "ClientSecret",
     "CollectorClient",
@@ -39,6 +41,7 @@ __all__ = [
     "InstallConfig",
     "InstallItem",
     "OpenedBundle",
+    "OperatorClient",
     "PollResult",
     "PrivateKeyJwt",
     "ReceiverOptions",

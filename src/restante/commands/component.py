@@ -181,7 +181,7 @@ class CommandsComponent(PollComponent):
                 database, self.trail, self.box, secret_overlap_seconds=options.secret_overlap_seconds
             ).routes(),
             *AdminCommandRoutes(database, self.trail, options.for_creation(self.box), options.for_claims()).routes(),
-            *AdminAuditRoutes(database, self.trail, self.heads.remembered).routes(),
+            *AdminAuditRoutes(database, self.trail, self.heads).routes(),
         ]
 
     def _legacy_routes(self, ingest: TelemetryIngest) -> list[Route]:

@@ -49,6 +49,7 @@ class Access(Enum):
     approve_in_person = "a signed-in person, role approver or higher"
     administer = "a signed-in person or API key, role admin"
     manage_access = "a signed-in person or API key, role admin in any scope: people and keys within that scope"
+    manage_people = "a signed-in person, role admin in any scope, or the local administrator: people within that scope"
     own_read = "a signed-in person or an API key of a user, role viewer or higher: the caller's own resources"
     # Routes about every user's devices: for API keys, which act for all users, and for people with the role admin.
     fleet_read = "an API key, role viewer or higher, or a signed-in admin"

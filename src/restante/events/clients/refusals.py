@@ -47,7 +47,7 @@ EXPLANATIONS: dict[RefusalReason, str] = {
 }
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ClientRefusal(msgspec.Struct, frozen=True):
     """All refusals of a client for one reason; `detail` and `address` are those of the last one."""
 
     reason: str
@@ -113,11 +113,13 @@ class Refusals:
             log.error("refusals of clients not stored", error=str(error))
 
 
-def last_refusals(conn: Connection, client_id: str) -> list[Refusal]:
+def last_refusals(conn: Connection, client_id: str) -> list[ClientRefusal]:
     """The refusals of a client, the latest first; raise NotFound if there is no such client."""
     rows = conn.all(SQL.refusals, client=clients.get(conn, client_id).id)
     return [
-        Refusal(row["reason"], row["count"], row["detail"], row["address"], iso(row["first_at"]), iso(row["last_at"]))
+        ClientRefusal(
+            row["reason"], row["count"], row["detail"], row["address"], iso(row["first_at"]), iso(row["last_at"])
+        )
         for row in rows
     ]
 

@@ -13,9 +13,10 @@ from restante.core.errors import BadInput
 from restante.core.iso_time import iso, iso_or_none, iso_precise
 from restante.database.database import Database
 from restante.database.paging import Page, page_of_items
-from restante.events.clients import client_keys, client_scope, clients
+from restante.events.clients import client_keys, client_scope, clients, refusals
 from restante.events.clients.access import AccessOptions
 from restante.events.clients.clients import AuthMethod, ClientRegistration, EventClient, RegisteredClient, SigningAlg
+from restante.events.clients.refusals import ClientRefusal
 from restante.events.publishing import event_audit
 from restante.events.publishing.event_audit import AuditedAction
 from restante.events.response_format import RESPONSE_FORMAT
@@ -89,6 +90,10 @@ class AuditedActionView(msgspec.Struct, frozen=True):
     detail: msgspec.Raw
 
 
+class ClientRefusalList(msgspec.Struct, frozen=True):
+    items: list[ClientRefusal]
+
+
 # Makes the signing keys of these algorithms, where they are missing.
 MakeKeys = Callable[[Iterable[str]], Awaitable[None]]
 
@@ -124,6 +129,7 @@ class AdminClientRoutes:
             ),
             group.post(one + "/suspend", self.suspend, administer, "Suspend a client"),
             group.post(one + "/resume", self.resume, administer, "Resume a suspended client"),
+            group.get(one + "/refusals", self.refusals, Access.read, "Why the token endpoint refused a client"),
             group.get(AUDIT_PATH, self.audit, Access.read, "List what operators did, newest first", query=_BY_CLIENT),
         ]
 
@@ -156,6 +162,10 @@ class AdminClientRoutes:
 
     async def resume(self, request: ApiRequest) -> ClientView:
         return client_view(await self._database.write(clients.resume, _client_id_of(request), request.actor))
+
+    async def refusals(self, request: ApiRequest) -> ClientRefusalList:
+        """For each reason the last refusal, with more details than the client was told."""
+        return ClientRefusalList(await self._database.read(refusals.last_refusals, _client_id_of(request)))
 
     async def audit(self, request: ApiRequest) -> Page[AuditedActionView]:
         """`next` is the `after` of the next, older page."""

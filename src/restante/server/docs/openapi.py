@@ -261,7 +261,7 @@ def _security(access: Access) -> list[dict[str, list[str]]]:
     if access is Access.person:
         return [{"session": []}]
     role = ROLE_NEEDED[access]
-    if access is Access.approve_in_person:
+    if access in (Access.approve_in_person, Access.manage_people):
         return [{"session": [role.name]}]
     person_role = Role.admin if access in FLEET_WIDE else role
     return [{"apiKey": [role.name]}, {"session": [person_role.name]}]

@@ -102,14 +102,17 @@ class ListeningServer(uvicorn.Server):
         for sock in self._sockets:
             sock.listen(self.config.backlog)
             # A duplicate, because a listener closes its socket.
-            listeners.append(TlsListener(loop, sock.dup(), context, self._protocol, self._handshake_seconds))
+            listeners.append(TlsListener(loop, sock.dup(), context, self._tls_protocol, self._handshake_seconds))
         self.servers = listeners
         for server in old_servers:
             server.close()
 
-    def _protocol(self) -> CountedProtocol:
-        protocol_class: Any = self.config.http_protocol_class
-        protocol: CountedProtocol = protocol_class(
+    def _tls_protocol(self) -> CountedProtocol:
+        protocol: CountedProtocol = self.protocol_of(self.config.http_protocol_class)
+        return protocol
+
+    def protocol_of(self, protocol_class: Any) -> Any:
+        """A protocol of this class for one connection to this server."""
+        return protocol_class(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=None
         )
-        return protocol
