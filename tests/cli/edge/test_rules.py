@@ -1,8 +1,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from restante.commands.audit.signed_heads import is_head
 from tests.cli.conftest import Restante
 
@@ -14,11 +12,6 @@ RULE = {
     "trigger_value": 85,
     "action_type": "MINER_RESTART",
 }
-
-
-@pytest.fixture(scope="module")
-def site_name() -> str:
-    return "ruled"
 
 
 def test_rule_is_made_changed_and_deleted(remote: Restante) -> None:
@@ -58,3 +51,12 @@ def test_audit_trail_is_listed_exported_verified_and_anchored(remote: Restante, 
     export.write_bytes(b"{}\n")
     assert "expected" in remote.error_line("audit", "verify", "--since", str(export))
     assert remote.json("audit", "anchor")["chain"] == 0
+
+
+def test_misspelt_metric_and_event_are_refused_with_a_suggestion(remote: Restante) -> None:
+    site = remote.json("site", "create", "misspelt")["id"]
+    rule = {**RULE, "site_id": site, "trigger_metric": "temp_mx"}
+    assert remote.error_line("rule", "create", json.dumps(rule)).endswith("did you mean temp_max?")
+    assert remote.json("rule", "create", json.dumps({**rule, "trigger_metric": "hashrate_5s"}))["id"]
+    assert remote.error_line("audit", "list", "--event", "comand.created").endswith("did you mean command.created?")
+    assert remote.error_line("audit", "list", "--event", "x").startswith("--event: expected one of command.created, ")

@@ -1,5 +1,6 @@
 """`restante event`, `restante event-key` and `restante stream`."""
 
+import sys
 import time
 from typing import Annotated, Any
 
@@ -103,6 +104,7 @@ def publish(
 def listen(call: Call, client_id: ClientOption = None) -> None:
     """Follow events live: one line for each event and each change of its status, until Ctrl-C."""
     known = {item["jti"]: item["status"] for item in _newest(call, client_id)}
+    typer.echo("Listening for events. Ctrl-C ends it.", err=True)
     try:
         while True:
             time.sleep(LISTEN_SECONDS)
@@ -111,6 +113,7 @@ def listen(call: Call, client_id: ClientOption = None) -> None:
                 if known.get(item["jti"]) != item["status"]:
                     known[item["jti"]] = item["status"]
                     _print_event(call, item)
+            sys.stdout.flush()
     except KeyboardInterrupt:
         return
 

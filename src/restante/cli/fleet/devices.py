@@ -1,5 +1,6 @@
 """`restante device`, `restante config` and `restante signal`: devices that poll, their install configs and signals."""
 
+import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -78,6 +79,7 @@ def watch(call: Call, device: DeviceArgument) -> None:
                 if seen.get(name) != item:
                     seen[name] = dict(item)
                     _print_change(call, name, item)
+            sys.stdout.flush()
             time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:
         return
@@ -159,8 +161,6 @@ def send(
     ] = None,
 ) -> Any:
     """Send a signal to a device."""
-    given: dict[str, Any] = {"type": type}
-    if ref is not None:
-        given["ref"] = json_object(ref, "--ref")
-    sent: Any = call.client.signals.send(owner_of(call, device), device, **given)
+    about = {} if ref is None else json_object(ref, "--ref")
+    sent: Any = call.client.signals.send(owner_of(call, device), device, type=type, ref=about)
     return {"device_id": device, "type": type, **(sent or {})}

@@ -14,8 +14,9 @@ from restante.commands.audit.audit_verify import ChainVerdict, LiveVerification,
 from restante.commands.audit.heads_recorder import HeadsRecorder
 from restante.commands.audit.signed_heads import SignedHead
 from restante.commands.response_format import RESPONSE_FORMAT
+from restante.core import suggestions
 from restante.core.decoding import INT64_MAX
-from restante.core.errors import Conflict
+from restante.core.errors import BadInput, Conflict
 from restante.core.iso_time import parse_iso
 from restante.database.database import Database
 from restante.database.paging import Page
@@ -83,7 +84,7 @@ class AdminAuditRoutes:
             site_id=_site_id_of(request),
             command_id=request.query_text("command_id"),
             actor=request.query_text("actor"),
-            event=request.query_text("event"),
+            event=_event_of(request),
             since_ms=_time_of(request, "since"),
             until_ms=_time_of(request, "until"),
         )
@@ -132,6 +133,13 @@ class AdminAuditRoutes:
 
 def _site_id_of(request: ApiRequest) -> int | None:
     return request.query_int("site_id", 0, 1, INT64_MAX) or None
+
+
+def _event_of(request: ApiRequest) -> str | None:
+    event = request.query_text("event")
+    if event is not None and event not in audit_listing.EVENTS:
+        raise BadInput("event", suggestions.one_of(event, audit_listing.EVENTS))
+    return event
 
 
 def _time_of(request: ApiRequest, name: str) -> int | None:
