@@ -61,6 +61,8 @@ def serve(node: "Node", sock: socket.socket, *, has_local_socket: bool = True) -
     """Answer on the socket until SIGTERM or SIGINT, and on the Unix socket of the data folder."""
     limit_descriptors(node.lane.limits)
     collect_garbage_rarely()
+    # Of several processes with different roles on one data folder, that with the API serves the socket.
+    has_local_socket = has_local_socket and "api" in node.settings.roles
     local = open_local_socket(DataFolder(node.settings.data).socket_path) if has_local_socket else None
     try:
         server_of(node, server_config(node), local).run([sock])

@@ -33,6 +33,7 @@ def test_backup_beside_a_server_is_restored_with_its_key(restante: Restante, tmp
     again.ok("restore", str(folder))
     assert emails(SqliteEngine(again.data / "restante.db")) == ["ada@example.com"]
     assert again.json("keys", "rotate")["kid"]
+    assert {each["state"] for each in again.items("doctor")} == {"ok"}
     assert "exists: move the data folder away" in again.error_line("restore", str(folder))
     assert "a new or empty folder" in restante.error_line("backup", str(folder))
 

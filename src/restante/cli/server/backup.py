@@ -114,6 +114,7 @@ def restore(
     _restore_key(folder / MASTER_KEY_NAME, target.master_key_path)
     if settings.database is None:
         _copy_private(file, target.database_path)
+        _set_journal_mode(target.database_path, "WAL")
     else:
         _restore_shared(file, settings)
     text = f"The backup of {manifest.made_at} is restored. Before you start the server, see `restante doctor`."
@@ -127,8 +128,7 @@ def _copy_embedded(source: Path, target: Path) -> None:
         closing(sqlite3.connect(target)) as there,
     ):
         here.backup(there, pages=PAGES_AT_ONCE)
-        # One file, without a log beside it.
-        there.execute("PRAGMA journal_mode = DELETE")
+    _set_journal_mode(target, "DELETE")
 
 
 def _copy_shared(settings: Settings, target: Path) -> None:
@@ -141,8 +141,13 @@ def _copy_shared(settings: Settings, target: Path) -> None:
             raise DatabaseError("the database is of an older version: restart the servers that use it first")
     copy(source, embedded, lambda _progress: None)
     embedded.checkpoint()
-    with closing(sqlite3.connect(target)) as there:
-        there.execute("PRAGMA journal_mode = DELETE")
+    _set_journal_mode(target, "DELETE")
+
+
+def _set_journal_mode(file: Path, mode: str) -> None:
+    """A backup is one file, without a log beside it (DELETE). A server expects a log (WAL)."""
+    with closing(sqlite3.connect(file)) as conn:
+        conn.execute(f"PRAGMA journal_mode = {mode}")
 
 
 def _restore_shared(file: Path, settings: Settings) -> None:
