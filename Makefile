@@ -24,17 +24,16 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Restante needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: requirements/run.txt pyproject.toml | $(BIN)/python
+$(VENV)/.run: requirements/run.txt pyproject.toml client/pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/run.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m compileall -q src
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable client --editable .
+	$(BIN)/python -m compileall -q src client/src
 	@touch $@
 
 # Install the services first: a database driver of the tests is compiled against one of their libraries.
-$(VENV)/.test: requirements/test.txt client/pyproject.toml scripts/install-services $(VENV)/.run
+$(VENV)/.test: requirements/test.txt scripts/install-services $(VENV)/.run
 	scripts/install-services
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/test.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable client
 	@touch $@
 
 check: install-test

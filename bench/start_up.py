@@ -30,7 +30,7 @@ def start_up() -> dict[str, float]:
         }
         commands = {
             "restante --help": (PROGRAM, "--help"),
-            "restante device list": (PROGRAM, "device", "list", "--data", str(data / "embedded")),
+            "restante keys list": (PROGRAM, "keys", "list", "--data", str(data / "embedded")),
         }
         seconds: dict[str, list[float]] = {}
         for number in range(ROUNDS + 1):

@@ -62,7 +62,7 @@ def run_script(folder: Path, text: str) -> str:
     script = folder / "script.sh"
     script.write_text("set -uo pipefail\n" + text)
     process = subprocess.run(
-        ["bash", script.name], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120
+        ["bash", script.name], cwd=folder, env=environment(), capture_output=True, text=True, timeout=300
     )
     assert process.returncode == 0, process.stderr
     return process.stdout

@@ -16,6 +16,7 @@ import pytest
 import restante
 from restante.commands import errors
 from restante.commands.acks.acks import REPLAYED
+from restante.commands.audit.audit_listing import EVENTS
 from restante.commands.dispatch.poll_response import CommandPollResponse, PolledCommand
 from restante.commands.dispatch.rate_limits import RateRules
 from restante.commands.lifecycle.command_types import COMMAND_TYPES
@@ -157,6 +158,7 @@ def test_every_reason_for_waiting_is_documented() -> None:
 def test_every_audit_event_is_documented() -> None:
     named = {word for row in rows_of(OPERATOR_PAGE, "Audit trail") for word in words_in(row[-1]) if _EVENT.match(word)}
     assert named == {f"command.{event}" for event in Event} | set(audit_events_in_the_source())
+    assert named <= set(EVENTS)
 
 
 def audit_events_in_the_source() -> Iterator[str]:

@@ -2,27 +2,40 @@
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Restante
+from tests.server.live_server import LiveServer
 
 
 @pytest.fixture
-def restante(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Restante:
+def restante(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Restante]:
+    """The command line beside a server without background services: heads are recorded when an anchor asks for it."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    server = LiveServer(tmp_path / "data", has_services=False, has_local_socket=True)
     restante = Restante(tmp_path / "data")
-    restante.ok("site", "add", "North")
-    restante.ok("miner", "add", "1", "a")
-    restante.ok("commands", "send", "1", "restart", "--miner", "1")
-    return restante
+    restante.ok("site", "create", "North")
+    restante.ok("miner", "create", "1", "a")
+    restante.ok("command", "create", "1", "restart", "--miner", "1")
+    restante.ok("audit", "anchor")
+    yield restante
+    server.close()
+
+
+def send(restante: Restante) -> None:
+    """Send a command, and let the server record the heads of the chains."""
+    restante.ok("command", "create", "1", "restart", "--miner", "1")
+    restante.ok("audit", "anchor")
 
 
 def export(restante: Restante, path: Path) -> list[dict[str, Any]]:
     """Export the trail; return the checkpoints, which contain their signatures."""
-    restante.ok("audit", "export", "--out", str(path))
+    assert restante("audit", "export", "--out", str(path)).exit_code == 0
     checkpoints: list[dict[str, Any]] = json.loads(path.read_bytes().splitlines()[0])["checkpoints"]
     return checkpoints
 
@@ -43,7 +56,7 @@ def set_back(data: Path, checkpoints: list[dict[str, Any]], *chains: int) -> Non
 
 def test_chain_set_back_to_an_exported_checkpoint_is_found(restante: Restante, tmp_path: Path) -> None:
     checkpoints = export(restante, tmp_path / "export.jsonl")
-    restante.ok("commands", "send", "1", "restart", "--miner", "1")
+    send(restante)
     set_back(restante.data, checkpoints, 1)
     result = restante("audit", "verify")
     assert result.exit_code == 1
@@ -52,7 +65,7 @@ def test_chain_set_back_to_an_exported_checkpoint_is_found(restante: Restante, t
 
 def test_all_chains_set_back_together_are_found_by_the_remembered_head(restante: Restante, tmp_path: Path) -> None:
     checkpoints = export(restante, tmp_path / "export.jsonl")
-    restante.ok("commands", "send", "1", "restart", "--miner", "1")
+    send(restante)
     set_back(restante.data, checkpoints, 0, 1)
     result = restante("audit", "verify")
     assert result.exit_code == 1
@@ -63,9 +76,9 @@ def test_data_folder_set_back_as_a_whole_is_found_by_an_anchor_only(restante: Re
     """All of the folder is set back, with the remembered head: only what is stored elsewhere shows it."""
     checkpoints = export(restante, tmp_path / "export.jsonl")
     remembered = (restante.data / "audit.head").read_bytes()
-    restante.ok("commands", "send", "1", "restart", "--miner", "1")
+    send(restante)
     anchors = tmp_path / "anchors"
-    assert "is anchored at" in restante.ok("audit", "anchor", "--to", str(anchors))
+    assert "is anchored" in restante.ok("audit", "anchor", "--to", str(anchors))
     later = tmp_path / "later.jsonl"
     export(restante, later)
     set_back(restante.data, checkpoints, 0, 1)

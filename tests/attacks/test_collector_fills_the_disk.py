@@ -14,6 +14,7 @@ from restante.commands.acks.acks import AckResult
 from restante.commands.audit import audit_export, audit_listing
 from restante.commands.audit.audit_listing import AuditFilter
 from restante.commands.audit.audit_verify import verify_export
+from restante.commands.audit.heads_recorder import HeadsOptions, HeadsRecorder
 from restante.commands.audit.routes import AdminAuditRoutes
 from restante.commands.dispatch.extend_lease import LeaseExtension, extend_lease
 from restante.commands.lifecycle import listing
@@ -150,7 +151,9 @@ def all_rows(site: HostileSite) -> list[audit_listing.AuditView]:
 async def test_audit_export_is_sent_in_bounded_parts(site: HostileSite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_export, "BATCH_ROWS", 4)
     await asyncio.to_thread(add_large_rows, site, 20)
-    routes = AdminAuditRoutes(site.database, site.harness.trail)
+    options = HeadsOptions(interval_seconds=30, folder=Path("absent"), anchor=None, anchor_seconds=60)
+    recorder = HeadsRecorder(site.database, site.harness.trail, options)
+    routes = AdminAuditRoutes(site.database, site.harness.trail, recorder)
     response = await routes.export(ApiRequest(Request({"type": "http", "query_string": b"", "headers": []}), None))
     assert response.stream is not None
     parts = [part async for part in response.stream]

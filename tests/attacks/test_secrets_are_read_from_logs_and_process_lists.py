@@ -104,5 +104,5 @@ def test_command_line_takes_the_database_from_a_file(
         monkeypatch.delenv(variable)
     (tmp_path / "url").write_text(postgres_url)
     restante = Restante(tmp_path / "data")
-    restante.ok("site", "add", "North", "--database", f"@{tmp_path / 'url'}")
+    restante.ok("init", "--database", f"@{tmp_path / 'url'}")
     assert not (tmp_path / "data" / "restante.db").exists()

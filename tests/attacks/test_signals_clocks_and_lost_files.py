@@ -130,14 +130,14 @@ def run_with_output(data: Path, redirection: str, *args: str) -> CommandResult:
 
 def test_command_with_closed_output_is_refused_before_it_changes_anything(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    refused = run_with_output(data, ">&-", "apikey", "create", "lost", "--role", "admin")
+    refused = run_with_output(data, ">&-", "init", "--key", "lost")
     assert (refused.code, refused.error.count("\n")) == (1, 1)
     assert "standard output is closed" in refused.error
     assert not data.exists()
 
 
 def test_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    refused = run_with_output(tmp_path / "data", ">/dev/full", "user", "list")
+    refused = run_with_output(tmp_path / "data", ">/dev/full", "settings")
     assert refused.code == 1
     assert refused.error.startswith("restante: standard output cannot be written: No space left on device\n")
 

@@ -1,4 +1,4 @@
-"""Runs commands in this process, on a real data folder of their own, as a user would call them."""
+"""Runs commands in this process, on a data folder of their own, or against a real server over its Unix socket."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import structlog
 from typer.testing import CliRunner, Result
 
 from restante.cli.database import open_embedded_database
@@ -19,6 +20,7 @@ from restante.identity.people import users
 from restante.server.data_folder import DataFolder
 from restante.updates.devices import devices
 from restante.updates.devices.devices import DeviceDetails
+from tests.server.live_server import LiveServer
 
 OWNER = "owner@example.com"
 
@@ -43,6 +45,10 @@ class Restante(NamedTuple):
         assert printed.count("\n") == 1
         return json.loads(printed)
 
+    def items(self, *args: str) -> Any:
+        """The items of a list."""
+        return self.json(*args)["items"]
+
     def error_line(self, *args: str, stdin: str | bytes | None = None) -> str:
         """The one line on stderr of a command that fails as expected and prints nothing else."""
         result = self(*args, stdin=stdin)
@@ -58,26 +64,46 @@ class Restante(NamedTuple):
             yield database
 
 
-@pytest.fixture
-def restante(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Restante:
+@pytest.fixture(autouse=True)
+def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings, no profiles of the person who runs the tests."""
     for variable in [name for name in os.environ if name.startswith("RESTANTE_")]:
         monkeypatch.delenv(variable)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def restante(tmp_path: Path) -> Restante:
+    """The command line on a folder that does not exist yet, without a server."""
     return Restante(tmp_path / "data")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """One server for all tests of a module. Its log would go to the output of the commands."""
+    before = structlog.get_config()
+    with open(os.devnull, "w") as nowhere:
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(nowhere))
+        server = LiveServer(tmp_path_factory.mktemp("server"), has_services=False, has_local_socket=True)
+        yield server
+        server.close()
+        structlog.configure(**before)
+
+
+@pytest.fixture
+def remote(server: LiveServer) -> Restante:
+    """The command line beside the server of the module."""
+    return Restante(server.node.settings.data)
 
 
 AddDevice = Callable[[str], int]
 
 
 @pytest.fixture
-def add_device(restante: Restante) -> AddDevice:
-    """Registers a device of that name; all devices have one owner."""
-
-    def add(name: str) -> int:
-        with restante.database() as database:
-            return database.write_now(_registered, name)
-
-    return add
+def add_device(server: LiveServer) -> AddDevice:
+    """Registers a device of that name at the server; all devices have one owner."""
+    return lambda name: server.node.database.write_now(_registered, name)
 
 
 def _registered(conn: Connection, name: str) -> int:

@@ -14,7 +14,10 @@ from restante.cli.server.setting_flags import FLAGGED
 from tests.cli.conftest import Restante
 
 DOCS = Path(__file__).parents[2] / "docs"
-OPTIONS_OF_ALL = {"--help", "--data", "--database", "--json"}
+OPTIONS_OF_ALL = {"--help", "--data", "--database", "--json", "--server", "--profile", "--utc"}
+OPTIONS_OF_LISTS = {"--limit", "--after", "--watch", "--since", "--yes", "--dry-run"}
+# Commands about the profiles of the person, and one that prints SQL, need no data folder.
+WITHOUT_DATA = {"login", "logout", "profile list", "profile use", "outbox schema", "copy"}
 
 
 def commands() -> Iterator[tuple[str, set[str]]]:
@@ -38,36 +41,43 @@ def section(page: str, command: str) -> str:
 
 
 def test_promised_commands_exist() -> None:
-    assert set(COMMANDS) >= {
-        *("restante serve", "restante settings", "restante doctor", "restante signal send"),
-        *("restante user add", "restante user password", "restante user list"),
-        *("restante apikey create", "restante apikey revoke", "restante apikey list"),
-        *("restante device list", "restante device show", "restante device revoke"),
-        *("restante outbox list", "restante outbox show", "restante outbox retry"),
-    }
+    nouns: tuple[str, ...] = (
+        "user",
+        "key",
+        "device",
+        "config",
+        "certificate",
+        "ca",
+        "signal",
+        "outbox",
+        "site",
+        "zone",
+        "miner",
+    )
+    nouns += ("collector", "command", "rule", "telemetry", "safety-event", "audit", "client", "event", "event-key")
+    for noun in (*nouns, "stream"):
+        assert f"restante {noun} list" in COMMANDS or noun == "signal"
+    assert {f"restante {name}" for name in ("serve", "init", "settings", "doctor", "login", "status")} <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_and_option_is_documented(command: str) -> None:
     text = section((DOCS / "commands.md").read_text(encoding="utf-8"), command)
     settings = {declaration.flag for declaration in FLAGGED.values()} if command == "restante serve" else set()
-    for option in COMMANDS[command] - OPTIONS_OF_ALL - settings:
+    for option in COMMANDS[command] - OPTIONS_OF_ALL - OPTIONS_OF_LISTS - settings:
         assert option in text, f"{option} of {command} is not documented"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_data_json_and_help(command: str) -> None:
-    required = {"--data"} if command == "restante serve" else {"--data", "--json"}
-    if command == "restante outbox schema":
-        # It does not use the data folder, and it prints SQL.
-        required = set()
-    if command == "restante copy":
-        # It names two databases.
-        required = {"--from", "--to", "--json"}
+    name = command.removeprefix("restante ")
+    required = {"--json"} if name not in ("serve", "outbox schema") else set()
+    required |= set() if name in WITHOUT_DATA else {"--data"}
     assert required <= COMMANDS[command]
-    result = CliRunner().invoke(app, [*command.split()[1:], "--help"])
+    result = CliRunner().invoke(app, [*command.split()[1:], "-h"])
     assert result.exit_code == 0
     assert "Usage:" in result.stdout
+    assert "9223372036854775807" not in result.stdout
 
 
 def test_version() -> None:
@@ -85,41 +95,51 @@ def test_wrong_usage_exits_with_2(restante: Restante) -> None:
 def test_each_invalid_setting_is_printed_on_one_line(restante: Restante, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RESTANTE_POLL_BURST", "many")
     monkeypatch.setenv("RESTANTE_LISTNE", "x")
-    result = restante("user", "list")
+    result = restante("init")
     assert result.exit_code == 1
     lines = result.stderr.splitlines()
     assert len(lines) == 2
     assert all(line.startswith("restante: ") for line in lines)
 
 
+def test_variables_of_the_command_line_are_no_unknown_settings(
+    restante: Restante, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RESTANTE_SERVER", "https://restante.example.com")
+    monkeypatch.setenv("RESTANTE_API_KEY", "rk_x")
+    restante.ok("init")
+
+
 def test_file_in_place_of_folder_is_named(restante: Restante) -> None:
     restante.data.write_text("not a folder")
-    assert str(restante.data) in restante.error_line("user", "list")
+    assert str(restante.data) in restante.error_line("init")
+    assert str(restante.data) in restante.error_line("site", "list")
 
 
 def test_file_that_is_no_database_is_named(restante: Restante) -> None:
     restante.data.mkdir()
     (restante.data / "restante.db").write_text("not a database " * 100)
-    message = restante.error_line("user", "list")
+    message = restante.error_line("keys", "list")
     assert str(restante.data / "restante.db") in message
     assert "not a database" in message
 
 
 def test_newer_database_is_refused(restante: Restante) -> None:
-    restante.ok("user", "list")
+    restante.ok("init")
     with sqlite3.connect(restante.data / "restante.db") as driver:
         driver.execute("INSERT INTO schema_migrations VALUES (9999, 'future', 0)")
     driver.close()
-    assert "use a newer version" in restante.error_line("user", "list")
+    assert "use a newer version" in restante.error_line("keys", "list")
 
 
 def test_input_that_is_not_utf_8_is_refused(restante: Restante) -> None:
-    add = ("user", "add", "--role", "viewer", "--password-stdin")
-    assert restante.error_line(*add, "a@example.com", stdin=b"\xff" * 12) == "the input is not valid UTF-8"
-    message = restante.error_line(*add, "a\udcff@example.com", stdin="long enough")
+    add = ("init", "--password-stdin")
+    message = restante.error_line(*add, "--user", "a@example.com", stdin=b"\xff" * 12)
+    assert message == "the input is not valid UTF-8"
+    message = restante.error_line(*add, "--user", "a\udcff@example.com", stdin="long enough")
     assert message == "the input is not valid UTF-8"
 
 
 def test_unexpected_exception_is_not_hidden(restante: Restante, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("restante.identity.people.users.list_all", lambda conn: 1 / 0)
-    assert isinstance(restante("user", "list").exception, ZeroDivisionError)
+    assert isinstance(restante("init", "--key", "x").exception, ZeroDivisionError)

@@ -1,6 +1,7 @@
 """Two sites with zones and miners for tests of operator functions, and the admin routes behind access control."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -8,6 +9,7 @@ import msgspec
 
 from restante.commands.audit.audit_trail import AuditTrail
 from restante.commands.audit.audit_verify import ChainVerdict, LiveVerification
+from restante.commands.audit.heads_recorder import HeadsOptions, HeadsRecorder
 from restante.commands.audit.routes import AdminAuditRoutes
 from restante.commands.dispatch.claims import ClaimOptions, ClaimRequest, claim
 from restante.commands.lifecycle import creation, listing
@@ -188,6 +190,7 @@ async def open_operator_api(fleet: MinerFleet) -> OperatorApi:
 
 def operator_routes(fleet: MinerFleet) -> list[Route]:
     database, trail = fleet.database, fleet.trail
+    heads = HeadsOptions(interval_seconds=30, folder=Path("absent"), anchor=None, anchor_seconds=60)
     return [
         *AdminSiteRoutes(database, trail).routes(),
         *AdminCollectorRoutes(
@@ -195,7 +198,7 @@ def operator_routes(fleet: MinerFleet) -> list[Route]:
         ).routes(),
         *AdminTagRoutes(database, trail).routes(),
         *AdminCommandRoutes(database, trail, fleet.options, fleet.claim_options).routes(),
-        *AdminAuditRoutes(database, trail).routes(),
+        *AdminAuditRoutes(database, trail, HeadsRecorder(database, trail, heads)).routes(),
     ]
 
 

@@ -69,4 +69,4 @@ class TwoNodes(Deployment):
         return open_database_for(Settings(data=self.prepared.data, database=DatabaseAddress(self._cluster.url)))
 
     def run(self, *command: str) -> CommandResult:
-        return run_command(self.prepared.data, *command, "--database", self._cluster.url)
+        return run_command(self.nodes[0].data, *command)

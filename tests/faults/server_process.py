@@ -34,7 +34,9 @@ NO_RATE_LIMIT = ("--poll-rate-per-second", "100000", "--poll-burst", "1000000")
 def environment() -> dict[str, str]:
     """This process's environment without settings of the server, and with bytecode caching as in production."""
     excluded = ("RESTANTE_", "PYTHONDONTWRITEBYTECODE")
-    return {name: value for name, value in os.environ.items() if not name.startswith(excluded)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(excluded)}
+    # Nor with the profiles of the person who runs the tests.
+    return {**kept, "XDG_CONFIG_HOME": "/nonexistent"}
 
 
 def free_port() -> int:

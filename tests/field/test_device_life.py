@@ -31,7 +31,7 @@ class Deployment:
         self._data = folder / "data"
         self._flags = ("--database", database_url) if database_url else ()
         added = run_command(
-            self._data, "user", "add", EMAIL, "--role", "operator", "--password-stdin", *self._flags, stdin=PASSWORD
+            self._data, "init", "--user", EMAIL, "--role", "operator", "--password-stdin", *self._flags, stdin=PASSWORD
         )
         assert added.code == 0, added.error
 

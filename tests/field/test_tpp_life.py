@@ -80,14 +80,14 @@ class Bank:
 
 @contextmanager
 def running_bank(data: Path, *database: str) -> Iterator[Bank]:
-    created = run_command(data, "apikey", "create", "operator", "--role", "admin", "--json", *database)
+    created = run_command(data, "init", "--key", "operator", "--json", *database)
     assert created.code == 0, created.error
     files = ("--tls-certificate", str(pki().server.certificate), "--tls-key", str(pki().server.key))
     server = ServerProcess(data, *database, *NO_RATE_LIMIT, *files, "--tls-client-ca", str(pki().authority.certificate))
     try:
         server.start()
         wait_until_ready(server)
-        with closing(Bank(server, json.loads(created.output)["key"])) as bank:
+        with closing(Bank(server, json.loads(created.output)["key"]["token"])) as bank:
             yield bank
     finally:
         server.end()

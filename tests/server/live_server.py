@@ -26,7 +26,9 @@ from restante.server import lifecycle
 from restante.server.app import Node
 from restante.server.config.setting_types import Address
 from restante.server.config.settings import Settings
+from restante.server.data_folder import DataFolder
 from restante.server.http.bounded_protocol import bounded_protocol_class
+from restante.server.http.local_socket import open_local_socket
 from restante.server.http.tls_listening import ListeningServer
 from restante.updates.response_format import RESPONSE_FORMAT
 
@@ -110,6 +112,7 @@ class LiveServer(TwoLaneServer):
         *,
         clock: Callable[[], int] = wall_clock_ms,
         has_services: bool = True,
+        has_local_socket: bool = False,
         engine: Engine | None = None,
         **settings: Any,
     ) -> None:
@@ -119,6 +122,7 @@ class LiveServer(TwoLaneServer):
         settings.setdefault("listen", Address("127.0.0.1", self.fast_port))
         self.node = Node(Settings(data=folder, **settings), engine, Database(engine), MasterKey(bytes(range(32))))
         self._has_services = has_services
+        self._local = open_local_socket(DataFolder(folder).socket_path) if has_local_socket else None
         self.start()
 
     @property
@@ -131,6 +135,8 @@ class LiveServer(TwoLaneServer):
     def close(self) -> None:
         self.call(lifecycle.stop_parking, self.node)
         self.stop()
+        if self._local is not None:
+            self._local.close()
         self.node.close()
         self.node.database.close()
 
@@ -138,7 +144,7 @@ class LiveServer(TwoLaneServer):
         self.loop = asyncio.get_running_loop()
         tasks = [] if self._has_services else await self._start_essentials()
         lifespan = "on" if self._has_services else "off"
-        fast = lifecycle.server_of(self.node, lifecycle.server_config(self.node, lifespan=lifespan))
+        fast = lifecycle.server_of(self.node, lifecycle.server_config(self.node, lifespan=lifespan), self._local)
         plain = uvicorn.Server(
             lifecycle.server_config(self.node, lifespan="off", http=bounded_protocol_class(RESPONSE_FORMAT))
         )

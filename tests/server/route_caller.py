@@ -42,7 +42,7 @@ class RouteCaller:
                 return {"authorization": f"Bearer {self.resources.events.token_for(route)}"}
             case Access.open | Access.own_read:
                 return self._callers.headers["owner"]
-            case Access.approve_in_person | Access.jobs_approve:
+            case Access.approve_in_person | Access.jobs_approve | Access.manage_people:
                 return self._callers.headers["admin"]
         return self._callers.headers["admin key"]
 

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from restante.server.app import Node
+from restante.web.access import IN_PERSON
 from restante.web.routes import Access, Route
 from tests.server.edge_resources import is_edge
 from tests.server.event_resources import is_event, is_ssf
@@ -92,6 +93,8 @@ NOT_ADMIN = {"operator key": 403, "owner": 403, "approver key": 403, "approver":
 REFUSED[Access.administer] = REFUSED[Access.manage_access] = (
     UNAUTHENTICATED | MACHINES | KEYS_OF_USERS | ROLE_TOO_LOW | NOT_ADMIN | {"admin, from another origin": 403}
 )
+# A person that a key made could approve what the key sends.
+REFUSED[Access.manage_people] = REFUSED[Access.manage_access] | {"admin key": 403}
 ADMITTED: dict[Access, list[str]] = {
     Access.device: ["device"],
     Access.read: ["owner", "owner's key", "viewer key", "operator key", "approver key", "admin key"],
@@ -106,6 +109,7 @@ ADMITTED: dict[Access, list[str]] = {
     Access.jobs_read: ["viewer", "owner", "another operator", "approver", "admin", "viewer key", "admin key"],
     Access.jobs_operate: ["owner", "another operator", "approver", "admin", "operator key", "admin key"],
     Access.jobs_approve: ["approver", "admin"],
+    Access.manage_people: ["admin"],
 }
 # Sites of edge commands have no owner: only the role decides.
 EDGE_REFUSED: dict[Access, dict[str, int]] = {
@@ -161,6 +165,7 @@ OPEN = {
     "POST /auth/device",
     "POST /auth/refresh",
     "POST /auth/general",
+    "POST /auth/cli",
     "GET /auth/status",
     "GET /device",
     "POST /device",
@@ -251,7 +256,7 @@ def check_challenge(route: Route, caller: str, sent: dict[str, str], response: h
         assert re.fullmatch('Bearer realm="restante", error="insufficient_scope", scope="[a-z. ]+"', challenge), caller
     else:
         # No other role or scope would help.
-        no_role_helps = route.access in (Access.own_read, Access.approve_in_person, Access.jobs_approve)
+        no_role_helps = route.access in (Access.own_read, *IN_PERSON, Access.manage_people)
         assert caller not in LACKS_ROLE_OR_SCOPE or no_role_helps, caller
 
 
@@ -331,7 +336,8 @@ def test_open_routes_are_the_listed_ones() -> None:
 def test_changing_route_needs_more_than_read_access(route: Route) -> None:
     reading = {Access.read, Access.own_read, Access.team_read, Access.fleet_read, Access.jobs_read}
     changing = {Access.operate, Access.team_operate, Access.fleet_operate, Access.approve, Access.approve_in_person}
-    changing |= {Access.administer, Access.manage_access, Access.jobs_operate, Access.jobs_approve}
+    changing |= {Access.administer, Access.manage_access, Access.manage_people, Access.jobs_operate}
+    changing |= {Access.jobs_approve}
     clients = {Access.client, Access.subscriber, Access.ssf_read, Access.ssf_manage}
     machines = {Access.device, Access.collector, Access.older_collector, *clients}
     administering = {Access.administer, Access.manage_access}
@@ -359,7 +365,9 @@ def owned_ids(route: Route) -> list[str]:
     return [name for name in OWNED_IDS if f"{{{name}}}" in route.path]
 
 
-OWNED = [route for route in GUARDED if owned_ids(route) and not is_edge(route)]
+# On routes for the whole fleet no user's resource is foreign; scopes are in test_scope_access.
+FLEET = (Access.fleet_read, Access.fleet_operate)
+OWNED = [route for route in GUARDED if owned_ids(route) and not is_edge(route) and route.access not in FLEET]
 
 
 @pytest.mark.parametrize("route", OWNED, ids=route_name)

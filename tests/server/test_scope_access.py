@@ -44,6 +44,7 @@ ROLE_NEEDED = {
     Access.manage_access: Role.admin,
     Access.team_read: Role.viewer,
     Access.team_operate: Role.operator,
+    Access.manage_people: Role.admin,
     Access.fleet_read: Role.viewer,
     Access.fleet_operate: Role.operator,
     Access.jobs_read: Role.viewer,
@@ -80,6 +81,7 @@ TOUCHES: dict[str, dict[str, str]] = {
         "GET " + USER + "/devices/{device_id}/why": USERS,
         "PUT " + USER + "/devices/{device_id}/tags/{tag}": USERS,
         "DELETE " + USER + "/devices/{device_id}/tags/{tag}": USERS,
+        "GET /apiv1/devices/{device_id}": RESOURCE,
         "GET /apiv1/outbox": LIST,
         "GET /apiv1/outboxes": LIST,
         "POST /apiv1/outbox/retry": LIST,
@@ -152,6 +154,7 @@ TOUCHES: dict[str, dict[str, str]] = {
         "GET " + EDGE + "/devices/{device_id}": RESOURCE,
         "POST " + EDGE + "/devices/{device_id}/rotate": RESOURCE,
         "POST " + EDGE + "/devices/{device_id}/revoke": RESOURCE,
+        "POST " + EDGE + "/devices/{device_id}/verify": RESOURCE,
         "DELETE " + EDGE + "/devices/{device_id}": RESOURCE,
         "PUT " + EDGE + "/devices/{device_id}/tags/{tag}": RESOURCE,
         "DELETE " + EDGE + "/devices/{device_id}/tags/{tag}": RESOURCE,
@@ -191,6 +194,8 @@ TOUCHES: dict[str, dict[str, str]] = {
         "GET " + EDGE + "/audit": LIST,
         "GET " + EDGE + "/audit/export": LIST,
         "GET " + EDGE + "/audit/verify": WHOLE,
+        "POST " + EDGE + "/audit/verify": WHOLE,
+        "POST " + EDGE + "/audit/anchor": WHOLE,
     },
     "events": {
         "POST /admin/clients": WHOLE,
@@ -202,6 +207,7 @@ TOUCHES: dict[str, dict[str, str]] = {
         "POST /admin/clients/{client_id}/rotate": RESOURCE,
         "POST /admin/clients/{client_id}/suspend": RESOURCE,
         "POST /admin/clients/{client_id}/resume": RESOURCE,
+        "GET /admin/clients/{client_id}/refusals": RESOURCE,
         "GET /admin/events/audit": LIST,
         "POST /admin/events": RESOURCE,
         "POST /admin/events/bulk": RESOURCE,
@@ -223,6 +229,8 @@ TOUCHES: dict[str, dict[str, str]] = {
         "GET /apiv1/access-audit": WHOLE,
         "GET /apiv1/people": LIST,
         "GET /apiv1/people/{person_id}": PEOPLE,
+        "POST /apiv1/people": GIVEN,
+        "PUT /apiv1/people/{person_id}/password": PEOPLE,
         "PUT /apiv1/people/{person_id}/grants": PEOPLE,
         "POST /apiv1/people/{person_id}/suspend": PEOPLE,
         "POST /apiv1/people/{person_id}/resume": PEOPLE,
@@ -323,7 +331,7 @@ def expected_status(route: Route, role: Role, scope: str) -> int:
 
 def call(server: PopulatedServer, route: Route, resources: Resources, headers: dict[str, str]) -> httpx.Response:
     path = fill_path(route, resources)
-    unused = "authorization" if route.access in IN_PERSON else "cookie"
+    unused = "authorization" if route.access in (*IN_PERSON, Access.manage_people) else "cookie"
     headers = {name: value for name, value in headers.items() if name != unused}
     path += f"?site_id={resources.edge.site_id}" if route.path.endswith("/admin/telemetry") else ""
     return server.request(route, path, headers, valid_body(server, route, resources))

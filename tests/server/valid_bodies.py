@@ -109,6 +109,15 @@ BODIES: dict[tuple[str, str], list[Body]] = {
         _fixed(action="logout"),
         _fixed(action="login", email="owner@example.com", password=PASSWORD),
     ],
+    ("POST", "/auth/cli"): [_fixed(action="start"), _fixed(action="poll", device_code="x"), _fixed(action="end")],
+    ("POST", "/apiv1/people"): [
+        lambda _server, _resources: {
+            "email": f"{uuid4()}@example.com",
+            "password": PASSWORD,
+            "grants": [{"role": "viewer", "scope": "all"}],
+        }
+    ],
+    ("PUT", "/apiv1/people/{person_id}/password"): [_fixed(password=PASSWORD)],
     ("POST", "/apiv1/device/registration"): [_registration_by_code],
     ("POST", _USER + "/devices"): [_registration],
     ("POST", "/apiv1/devices/self/notify"): [

@@ -104,6 +104,8 @@ EDGE_BODIES: dict[tuple[str, str], list[EdgeBody]] = {
     ("POST", _ADMIN + "/devices"): [
         lambda resources: {"site_id": resources.site_id, "device_name": str(uuid4()), "zone_id": resources.zone_id}
     ],
+    ("POST", _ADMIN + "/devices/{device_id}/verify"): [lambda _: {"commands": [{"command_id": "c"}]}],
+    ("POST", _ADMIN + "/audit/verify"): [lambda _: {"since": []}],
     ("POST", _ADMIN + "/devices/{device_id}/rotate"): [lambda _: {"what": "both", "overlap_sec": 60}],
     ("POST", _ADMIN + "/commands"): [
         _whole_command,

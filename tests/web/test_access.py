@@ -31,7 +31,8 @@ from tests.identity.people_and_devices import SESSION_SECONDS, add_device
 HOST = "restante.test"
 ROLES = list(Role)
 # Routes that no API key without a user opens.
-FOR_PEOPLE = (Access.own_read, *IN_PERSON)
+NOT_FOR_KEYS = (*IN_PERSON, Access.manage_people)
+FOR_PEOPLE = (Access.own_read, *NOT_FOR_KEYS)
 
 
 def request(
@@ -148,7 +149,7 @@ async def test_device_token_of_another_users_device_is_refused(fixture: AccessFi
     assert await fixture.admits(bearer_request(fixture.tokens.mint(fixture.owner, 999)), Access.device) == 403
 
 
-@pytest.mark.parametrize("access", [access for access in ROLE_NEEDED if access not in (Access.own_read, *IN_PERSON)])
+@pytest.mark.parametrize("access", [access for access in ROLE_NEEDED if access not in FOR_PEOPLE])
 async def test_route_needs_its_role(fixture: AccessFixture, access: Access) -> None:
     needed = ROLE_NEEDED[access]
     for role in ROLES:
@@ -192,7 +193,7 @@ async def test_only_people_approve(fixture: AccessFixture) -> None:
         assert await fixture.admits(bearer_request(fixture.keys[role]), Access.approve_in_person) == 403
 
 
-@pytest.mark.parametrize("access", [access for access in ROLE_NEEDED if access not in (*IN_PERSON, *TEAMS, *JOBS)])
+@pytest.mark.parametrize("access", [each for each in ROLE_NEEDED if each not in (*NOT_FOR_KEYS, *TEAMS, *JOBS)])
 async def test_key_of_a_user_opens_only_the_users_own_resources(fixture: AccessFixture, access: Access) -> None:
     for role in ROLES:
         user_id = fixture.users[role]

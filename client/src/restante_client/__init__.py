@@ -1,7 +1,7 @@
 """The client side of Restante, for asyncio and for blocking programs.
 
 `DeviceClient` polls device updates, `CollectorClient` carries out edge commands, `EventReceiver` stores verified event
-tokens. Each has a blocking twin with the same methods.
+tokens, `OperatorClient` calls the operator API. Each has a blocking twin with the same methods.
 
 Each name is imported at its first use, so that a device does not load the code of collectors and receivers.
 """
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     )
     from restante_client.events.client import BlockingEventReceiver, Event, EventReceiver, ReceiverOptions
     from restante_client.events.credentials import ClientSecret, PrivateKeyJwt, TlsCertificate
+    from restante_client.operator.client import BlockingOperatorClient, OperatorClient
 
 __all__ = [
     "AuthorityBundle",
     "BlockingCollectorClient",
     "BlockingDeviceClient",
     "BlockingEventReceiver",
+    "BlockingOperatorClient",
     "CertificateBundle",
     "ClientSecret",
     "CollectorClient",
@@ -46,6 +48,7 @@ __all__ = [
     "InstallConfig",
     "InstallItem",
     "OpenedBundle",
+    "OperatorClient",
     "PollResult",
     "PrivateKeyJwt",
     "ReceiverOptions",
@@ -71,6 +74,7 @@ _MODULES = {
     ),
     "restante_client.events.client": ("BlockingEventReceiver", "Event", "EventReceiver", "ReceiverOptions"),
     "restante_client.events.credentials": ("ClientSecret", "PrivateKeyJwt", "TlsCertificate"),
+    "restante_client.operator.client": ("BlockingOperatorClient", "OperatorClient"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

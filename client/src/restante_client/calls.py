@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import email.utils
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, TypeVar
 
 import httpx
@@ -76,21 +76,47 @@ class Caller:
 
         `more_seconds` is the time that the server may hold the request on purpose.
         """
-        sent = {"User-Agent": USER_AGENT, "Accept": "application/json", **(headers or {})}
-        if json is not None:
-            content = msgspec.json.encode(json)
-            sent["Content-Type"] = "application/json"
-        if token is not None:
-            sent["Authorization"] = f"Bearer {token}"
-        request = httpx.Request(
-            method, self._base.join(path.lstrip("/")), params=query or None, headers=sent, content=content
-        )
+        request = self._request(method, path, token, query, headers, json, content)
         response = await self._runtime.send(request, self._timeout_seconds + more_seconds)
         if response.status >= 400:
             raise error_of(response)
         if response.status >= 300 and response.status != 304:
             raise Unreachable(f"{method} {path}: unexpected status {response.status}; is the URL right?")
         return response
+
+    async def stream(
+        self, path: str, *, token: str | None = None, query: Mapping[str, Any] | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """The parts of the response to a GET, as they arrive. Raises `ResponseError` for a status from 400 on."""
+        request = self._request("GET", path, token, query, {"Accept": "*/*"}, None, None)
+        generator = self._runtime.stream(request, self._timeout_seconds)
+        try:
+            async for part in generator:
+                if isinstance(part, Response):
+                    raise error_of(part)
+                yield part
+        finally:
+            await generator.aclose()
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        token: str | None,
+        query: Mapping[str, Any] | None,
+        headers: Mapping[str, str] | None,
+        json: Any,
+        content: bytes | None,
+    ) -> httpx.Request:
+        sent = {"User-Agent": USER_AGENT, "Accept": "application/json", **(headers or {})}
+        if json is not None:
+            content = msgspec.json.encode(json)
+            sent["Content-Type"] = "application/json"
+        if token is not None:
+            sent["Authorization"] = f"Bearer {token}"
+        return httpx.Request(
+            method, self._base.join(path.lstrip("/")), params=query or None, headers=sent, content=content
+        )
 
 
 def decode(response: Response, kind: type[T]) -> T:

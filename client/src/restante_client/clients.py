@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from restante_client.calls import Caller
 from restante_client.runtime import AsyncRuntime, BlockingRuntime, Runtime, blocking
 
 C = TypeVar("C", bound="Client")
+T = TypeVar("T")
 B = TypeVar("B", bound="BlockingClient[Any]")
 
 
@@ -68,3 +71,12 @@ class BlockingClient(Generic[C]):
 
 def blocking_runtime(runtime: Runtime | None, http: dict[str, Any] | None) -> Runtime:
     return runtime or BlockingRuntime(**(http or {}))
+
+
+@asynccontextmanager
+async def closing_generator(generator: AsyncGenerator[T, None]) -> AsyncIterator[AsyncGenerator[T, None]]:
+    """Close the generator at the end of the block; `contextlib.aclosing` of Python 3.10."""
+    try:
+        yield generator
+    finally:
+        await generator.aclose()

@@ -51,6 +51,13 @@ class Runtime(ABC):
         """Send the request and read the whole response, within the time."""
 
     @abstractmethod
+    def stream(self, request: httpx.Request, timeout_seconds: float) -> AsyncGenerator[bytes | Response, None]:
+        """Send the request and yield the parts of its body; for a status other than 200, the response alone.
+
+        The time is that for each part.
+        """
+
+    @abstractmethod
     async def sleep(self, seconds: float) -> None:
         """Wait. `stop` ends the wait early."""
 
@@ -91,6 +98,21 @@ class AsyncRuntime(Runtime):
             return Response(response.status_code, response.headers, bytes(body))
         finally:
             await response.aclose()
+
+    async def stream(self, request: httpx.Request, timeout_seconds: float) -> AsyncGenerator[bytes | Response, None]:
+        _set_timeout(request, timeout_seconds)
+        try:
+            response = await self._http.send(request, stream=True)
+            try:
+                if response.status_code != 200:
+                    yield Response(response.status_code, response.headers, await response.aread())
+                    return
+                async for part in response.aiter_bytes():
+                    yield part
+            finally:
+                await response.aclose()
+        except httpx.HTTPError as error:
+            raise _unreachable(request, error) from None
 
     async def sleep(self, seconds: float) -> None:
         if self._is_stopped:
@@ -135,6 +157,21 @@ class BlockingRuntime(Runtime):
                     if time.monotonic() > end:
                         raise _timed_out(request, timeout_seconds)
                 return Response(response.status_code, response.headers, bytes(body))
+            finally:
+                response.close()
+        except httpx.HTTPError as error:
+            raise _unreachable(request, error) from None
+
+    async def stream(self, request: httpx.Request, timeout_seconds: float) -> AsyncGenerator[bytes | Response, None]:
+        _set_timeout(request, timeout_seconds)
+        try:
+            response = self._http.send(request, stream=True)
+            try:
+                if response.status_code != 200:
+                    yield Response(response.status_code, response.headers, response.read())
+                    return
+                for part in response.iter_bytes():
+                    yield part
             finally:
                 response.close()
         except httpx.HTTPError as error:

@@ -1,7 +1,7 @@
 """A real server for the tests of programs that use this package. Needs the `restante` distribution.
 
-    with LocalServer() as server:
-        operator = httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {server.admin_key}"})
+    with LocalServer() as server, BlockingOperatorClient(server.url, server.admin_key) as operator:
+        site = operator.sites.create(name="north")
 
 The server runs as its own process, on SQLite in a temporary folder, on a free port of the loopback interface.
 """
@@ -45,10 +45,10 @@ class LocalServer:
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
-        self.user_id = int(
-            self.command("user", "add", USER_EMAIL, "--role", "operator", "--password-stdin", stdin=USER_PASSWORD)["id"]
-        )
-        self.admin_key = str(self.command("apikey", "create", "tests", "--role", "admin")["key"])
+        first = ("--user", USER_EMAIL, "--role", "operator", "--password-stdin", "--key", "tests")
+        made = self.command("init", *first, stdin=USER_PASSWORD)
+        self.user_id = int(made["user"]["id"])
+        self.admin_key = str(made["key"]["token"])
 
     def __enter__(self) -> LocalServer:
         self.start()

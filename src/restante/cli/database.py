@@ -1,7 +1,8 @@
-"""Opening the database for a command, beside a running server or without one.
+"""Opening the database for a command that works on the data folder, beside a running server or without one.
 
-A command creates a missing database. It migrates an older one only if no server can be running on it: the schema must
-not change under a running server.
+Only `restante init` creates a missing database; for every other command it is an error, because the folder is then the
+wrong one. An older database is migrated only if no server can be running on it: the schema must not change under a
+running server.
 """
 
 import os
@@ -14,10 +15,7 @@ from restante.cli.database_flag import database_from_flag
 from restante.database.database import Database
 from restante.database.engine import Engine
 from restante.database.errors import DatabaseError
-from restante.database.external.external_database import ExternalDatabase
 from restante.database.migrate import is_new, migrate, pending
-from restante.delivery.outbox.outbox import OWN_SOURCE
-from restante.delivery.outbox.outbox_sources import OutboxSource
 from restante.server.config.settings import Settings
 from restante.server.config.settings_sources import load
 from restante.server.data_folder import DataFolder
@@ -37,32 +35,16 @@ def open_database(data: Path | None) -> Iterator[Database]:
 
 
 @contextmanager
-def open_outboxes(data: Path | None, config: Path | None) -> Iterator[dict[str, OutboxSource]]:
-    """Open all outboxes, by name: the server's own, and those in the external databases of the settings."""
-    settings = load_settings(data, config)
-    external = [ExternalDatabase(address) for address in settings.outbox]
-    try:
-        with open_database_for(settings) as own:
-            databases: list[Database | ExternalDatabase] = [own, *external]
-            names = [OWN_SOURCE, *(source.name for source in external)]
-            # A running server notices the changes of a command by itself: there is nothing to wake here.
-            yield {
-                name: OutboxSource(name, database, lambda: None)
-                for name, database in zip(names, databases, strict=True)
-            }
-    finally:
-        for source in external:
-            source.close()
-
-
-@contextmanager
-def open_database_for(settings: Settings) -> Iterator[Database]:
+def open_database_for(settings: Settings, *, create: bool = False) -> Iterator[Database]:
     folder = DataFolder(settings.data)
-    folder.create()
+    if create:
+        folder.create()
+    elif settings.database is None:
+        folder.refuse_without_database()
     # A command runs one statement at a time.
     engine = engine_of(replace(settings, database_writers=1, database_readers=1))
     try:
-        _prepare(engine, folder)
+        _prepare(engine, folder, create)
         database = Database(engine)
         if engine.is_shared:
             # Imported here because it loads every protocol; with an embedded database there is no node to inform.
@@ -79,14 +61,16 @@ def open_database_for(settings: Settings) -> Iterator[Database]:
 
 @contextmanager
 def open_embedded_database(folder: DataFolder) -> Iterator[Database]:
-    """Open the embedded database in the folder."""
-    with open_database_for(Settings(data=folder.path)) as database:
+    """Open the embedded database in the folder; create a missing one."""
+    with open_database_for(Settings(data=folder.path), create=True) as database:
         yield database
 
 
-def _prepare(engine: Engine, folder: DataFolder) -> None:
+def _prepare(engine: Engine, folder: DataFolder, create: bool) -> None:
     if engine.is_shared:
         if _is_new(engine):
+            if not create:
+                raise DatabaseError("it is empty: `restante init` or `restante serve` creates the schema")
             migrate(engine)
         else:
             _refuse_older(engine, "it is of an older version: restart the servers that use it first")

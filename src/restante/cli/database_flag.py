@@ -31,15 +31,16 @@ def database_from_flag() -> str | None:
 def add_database_flag(app: typer.Typer) -> None:
     """Add the flag to the commands of the application and of its groups."""
     for command in app.registered_commands:
-        if command.callback is not None and _parameter_names(command.callback) & {"data", "database"} == {"data"}:
+        if command.callback is not None and _takes_database(command.callback):
             command.callback = _with_flag(command.callback)
     for group in app.registered_groups:
         if group.typer_instance is not None:
             add_database_flag(group.typer_instance)
 
 
-def _parameter_names(command: Callable[..., Any]) -> set[str]:
-    return set(inspect.signature(command).parameters)
+def _takes_database(command: Callable[..., Any]) -> bool:
+    """Whether the command works on the data folder; a command that speaks to a server takes `--server`, too."""
+    return set(inspect.signature(command).parameters) & {"data", "database", "server"} == {"data"}
 
 
 def _with_flag(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,22 +26,40 @@ TABLE = {
     "doctor": LazyCommand(
         "server.doctor:doctor", "Check settings, data folder, database, clock, disk, outbox, Redis and TLS files."
     ),
+    "init": LazyCommand("server.init:init", "Create a data folder, and the first user."),
     "copy": LazyCommand("server.copy:copy_database", "Copy an embedded database into PostgreSQL, and compare."),
-    "user": LazyCommand("fleet.users:app", "People who may sign in."),
-    "apikey": LazyCommand("fleet.apikeys:app", "Keys for programs."),
-    "device": LazyCommand("fleet.devices:app", "Devices that poll."),
-    "signal": LazyCommand("fleet.signals:app", "Signals to devices."),
-    "outbox": LazyCommand("fleet.outbox:app", "Signals on their way to devices."),
-    "poll-boost": LazyCommand("fleet.poll_boosts:app", "Faster polling of all devices for a limited time."),
-    "keys": LazyCommand("fleet.keys:app", "The keys that sign device access tokens."),
-    "site": LazyCommand("edge.sites:app", "Sites with miners."),
-    "zone": LazyCommand("edge.sites:zone_app", "Zones of sites."),
-    "collector": LazyCommand("edge.collectors:app", "Devices that poll for a site's commands."),
-    "miner": LazyCommand("edge.miners:app", "Miners at sites."),
-    "commands": LazyCommand("edge.commands:app", "Commands for miners."),
-    "audit": LazyCommand("edge.audit:app", "The audit trail of edge commands."),
-    "events": LazyCommand("events.groups:app", "Event polling."),
+    "backup": LazyCommand("server.backup:backup", "Make a backup while the server runs, and check it."),
+    "restore": LazyCommand("server.backup:restore", "Check a backup, and restore it."),
+    "keys": LazyCommand("server.keys:app", "The keys that sign device access tokens, in the data folder."),
     "migrate": LazyCommand("server.migrations:app", "The migrations of the database schema."),
+    "login": LazyCommand("remote.sign_in:login", "Sign in to a server."),
+    "logout": LazyCommand("remote.sign_in:logout", "Sign out of a server."),
+    "whoami": LazyCommand("remote.sign_in:whoami", "Show the server that commands use, and as whom."),
+    "profile": LazyCommand("remote.sign_in:profile_app", "The servers that you signed in to."),
+    "status": LazyCommand("remote.status:status", "Show what is stuck."),
+    "user": LazyCommand("fleet.users:app", "People who may sign in."),
+    "key": LazyCommand("fleet.api_keys:app", "API keys of programs."),
+    "device": LazyCommand("fleet.devices:device_app", "Devices that poll."),
+    "config": LazyCommand("fleet.devices:config_app", "Install configs of devices."),
+    "certificate": LazyCommand("fleet.certificates:certificate_app", "Certificates of devices."),
+    "ca": LazyCommand("fleet.certificates:ca_app", "Certificate authorities."),
+    "account": LazyCommand("fleet.certificates:account_app", "Issuing accounts of certificates."),
+    "signal": LazyCommand("fleet.devices:signal_app", "Signals to devices."),
+    "outbox": LazyCommand("fleet.outbox:outbox_app", "Signals on their way to devices."),
+    "poll-boost": LazyCommand("fleet.outbox:poll_boost_app", "Faster polling of all devices for some time."),
+    "site": LazyCommand("edge.sites:site_app", "Sites with miners."),
+    "zone": LazyCommand("edge.sites:zone_app", "Zones of sites."),
+    "miner": LazyCommand("edge.sites:miner_app", "Miners at sites."),
+    "collector": LazyCommand("edge.sites:collector_app", "Devices that poll for a site's commands."),
+    "command": LazyCommand("edge.commands:app", "Commands for miners."),
+    "rule": LazyCommand("edge.rules:rule_app", "Rules that send commands when telemetry meets a condition."),
+    "telemetry": LazyCommand("edge.rules:telemetry_app", "What miners have measured."),
+    "safety-event": LazyCommand("edge.rules:safety_event_app", "What collectors did by themselves for safety."),
+    "audit": LazyCommand("edge.audit:app", "The audit trail of edge commands."),
+    "client": LazyCommand("events.clients:app", "Clients of event polling."),
+    "event": LazyCommand("events.events:event_app", "Events for clients."),
+    "event-key": LazyCommand("events.events:event_key_app", "The keys that sign event tokens."),
+    "stream": LazyCommand("events.events:stream_app", "Streams of Shared Signals."),
 }
 
 
@@ -65,12 +83,14 @@ class CommandLine(LazyGroup):
 
 def _expected_errors() -> tuple[type[Exception], ...]:
     """Imported only after an error: the module that raised it has already loaded them."""
+    from restante_client.errors import RestanteError as ClientError
+
     from restante.core.errors import RestanteError
     from restante.database.errors import DatabaseError
     from restante.identity.master_key import MasterKeyError
     from restante.server.config.settings_sources import SettingsError
 
-    return RestanteError, DatabaseError, SettingsError, MasterKeyError, OSError
+    return RestanteError, ClientError, DatabaseError, SettingsError, MasterKeyError, OSError
 
 
 def _open_closed_streams() -> None:
@@ -131,6 +151,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

@@ -1,29 +1,119 @@
-"""Output of the commands: tables for people, JSON for programs, errors on stderr.
+"""Output of the commands: tables for people, TSV for pipes, JSON for programs, errors on stderr.
 
-A command passes its result once, together with how to show it to people; the `print_*` functions that take `as_json`
-choose between the two. The values may come from devices and strangers, so nothing in them is read as markup, and no
-control character reaches the terminal.
+A list in JSON is `{"items", "next"}`; one thing is an object. Times in JSON and TSV are RFC 3339 in UTC with
+milliseconds; in tables they are relative, unless `--utc` is given. The values may come from devices and strangers, so
+nothing in them is read as markup, and no control character reaches the terminal.
 """
 
+import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.cells import cell_len, set_cell_size
 
-from restante.core.iso_time import format_time as format_time
-from restante.database.paging import Page
+from restante.cli.remote.times import is_time_name, moment, normalised, relative, rfc3339
 
-PIPED_WIDTH = 400
 _encoder = msgspec.json.Encoder()
+GAP = 2
+TEXT_WIDTH_MIN = 8
 
-# The title of each column, and the attribute or the function that gives its value for an item.
-Columns = Mapping[str, str | Callable[[Any], object]]
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column whose value is computed. An id is never cut."""
+
+    value: Callable[[Any], object]
+    is_id: bool = False
+
+
+# The title of each column, and the field, attribute or function that gives its value for an item.
+Columns = Mapping[str, "str | Callable[[Any], object] | Column"]
+
+
+# What a server sent.
+
+
+def print_list(page: Mapping[str, Any], columns: Columns, *, as_json: bool, is_utc: bool, when_empty: str) -> None:
+    """Print a page of a list, and how to get the next page."""
+    if as_json:
+        print_json(normalised({"items": page["items"], "next": page.get("next")}))
+        return
+    rows = [[_shown(value, is_utc) for value in _values(item, columns)] for item in page["items"]]
+    print_table(list(columns), rows, when_empty=when_empty, ids=_id_columns(columns))
+    if page.get("next") is not None:
+        typer.echo(f"There are more: --after {page['next']}", err=True)
+
+
+def print_one(item: Mapping[str, Any], fields: Columns | None, *, as_json: bool, is_utc: bool) -> None:
+    """Print one thing: these fields, or all that have a value."""
+    if as_json:
+        print_json(normalised(item))
+        return
+    if fields is None:
+        pairs = [(name.replace("_", " "), _of_name(name, value)) for name, value in item.items()]
+    else:
+        pairs = list(zip(fields, _values(item, fields), strict=True))
+    print_fields([(name, _shown(value, is_utc)) for name, value in pairs if value not in (None, "", [], {})])
+
+
+def print_text(result: Any, text: str, notes: Iterable[str], *, as_json: bool) -> None:
+    """Print what a command did: the result as JSON, or the sentence with the fields of the result in it."""
+    if as_json:
+        print_json(normalised(result))
+        return
+    typer.echo(printable_lines(text.format_map(result) if isinstance(result, Mapping) else text))
+    for note in notes:
+        typer.echo(printable_lines(note))
+
+
+def when(name: str) -> Column:
+    """A column: the time in the field of that name."""
+    return Column(lambda item: moment(item.get(name)))
+
+
+def identity(name: str) -> Column:
+    """A column: the id in the field of that name."""
+    return Column(lambda item: item.get(name), is_id=True)
+
+
+def joined(name: str) -> Column:
+    """A column: the list in the field of that name."""
+    return Column(lambda item: ", ".join(map(str, item.get(name) or ())))
+
+
+def _of_name(name: str, value: Any) -> Any:
+    return moment(value) or value if is_time_name(name) else value
+
+
+def _shown(value: Any, is_utc: bool) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        is_absolute = is_utc or not sys.stdout.isatty()
+        return rfc3339(value) if is_absolute else relative(value, datetime.now(UTC))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict | list):
+        return _encoder.encode(normalised(value)).decode()
+    return str(value)
+
+
+def _id_columns(columns: Columns) -> set[int]:
+    return {
+        number
+        for number, (title, value) in enumerate(columns.items())
+        if (isinstance(value, Column) and value.is_id) or title == "id"
+    }
+
+
+# Results of commands that work on the data folder.
 
 
 def print_result(value: object, text: str, as_json: bool) -> None:
@@ -39,54 +129,69 @@ def print_items(
 ) -> None:
     """Print a list: `json_value`, by default the items themselves, as JSON, or a table of the items."""
     if as_json:
-        print_json(items if json_value is None else json_value)
+        print_json({"items": items if json_value is None else json_value, "next": None})
     else:
         print_table(list(columns), [_values(item, columns) for item in items], when_empty=when_empty)
-
-
-def print_page(page: Page[Any], columns: Columns, as_json: bool, *, when_empty: str) -> None:
-    """Print a page of a list, and how to get the next page."""
-    print_items(page.items, columns, as_json, when_empty=when_empty, json_value=page)
-    if page.next is not None and not as_json:
-        typer.echo(f"There are more: --after {page.next}")
-
-
-def print_record(record: object, columns: Columns, as_json: bool) -> None:
-    """Print one thing: as JSON, or a line for each column."""
-    if as_json:
-        print_json(record)
-    else:
-        print_fields(zip(columns, _values(record, columns), strict=True))
-
-
-def present_fields(record: object, names: Iterable[str]) -> dict[str, object]:
-    """The named attributes that are not None, by title; objects and lists as JSON."""
-    values = ((name.replace("_", " "), getattr(record, name)) for name in names)
-    return {title: _json_text(value) for title, value in values if value is not None}
 
 
 def print_json(value: object) -> None:
     typer.echo(_encoder.encode(value).decode())
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, when_empty: str) -> None:
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
-    if table.row_count == 0:
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, when_empty: str, ids: Iterable[int] = ()
+) -> None:
+    """A table that fits the terminal, with no id cut; tab-separated lines, the first with the titles, in a pipe."""
+    texts = [[printable("" if value is None else str(value)) for value in row] for row in rows]
+    if not sys.stdout.isatty():
+        for line in [columns, *texts] if texts else []:
+            typer.echo("\t".join(line))
+        return
+    if not texts:
         typer.echo(when_empty)
-    else:
-        _console().print(table)
+        return
+    widths = _fitted(columns, texts, set(ids), shutil.get_terminal_size().columns)
+    typer.echo(_bold(_line(columns, widths)))
+    for row in texts:
+        typer.echo(_line(row, widths))
+
+
+def _fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], uncut: set[int], terminal: int) -> list[int]:
+    """The widths of the columns. The widest ones are cut first; an id is never cut."""
+    widths = [max(map(cell_len, (title, *(row[number] for row in rows)))) for number, title in enumerate(columns)]
+    least = [max(TEXT_WIDTH_MIN, cell_len(title)) for title in columns]
+    while sum(widths) + GAP * (len(widths) - 1) > terminal:
+        cuttable = [n for n, width in enumerate(widths) if n not in uncut and width > least[n]]
+        if not cuttable:
+            break
+        widths[max(cuttable, key=lambda n: widths[n])] -= 1
+    return widths
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return (" " * GAP).join(_cut(cell, width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    if cell_len(text) <= width:
+        return text + " " * (width - cell_len(text))
+    return set_cell_size(text, width - 1) + "…"
+
+
+def _bold(text: str) -> str:
+    return text if "NO_COLOR" in os.environ else f"\x1b[1m{text}\x1b[0m"
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     """Print one field per line."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in fields:
-        table.add_row(name, _cell(value))
-    _console().print(table)
+    if not sys.stdout.isatty():
+        for name, value in fields:
+            typer.echo(f"{name}\t{printable('' if value is None else str(value))}")
+        return
+    pairs = [(name, printable("" if value is None else str(value))) for name, value in fields]
+    width = max((cell_len(name) for name, _ in pairs), default=0)
+    for name, text in pairs:
+        typer.echo(f"{_bold(_cut(name, width))}{' ' * GAP}{text}")
 
 
 def print_error(message: str) -> None:
@@ -97,23 +202,23 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
-def time_of(name: str) -> Callable[[Any], str]:
-    """A column: the attribute of that name, a time in milliseconds."""
-    return lambda item: format_time(getattr(item, name))
+def printable_lines(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def format_time(milliseconds: int | None) -> str:
+    """A time of the database as RFC 3339; empty for None."""
+    found = None if milliseconds is None else moment(milliseconds)
+    return "" if found is None else rfc3339(found)
 
 
 def _values(item: object, columns: Columns) -> list[object]:
-    return [attrgetter(value)(item) if isinstance(value, str) else value(item) for value in columns.values()]
+    return [_value(item, value) for value in columns.values()]
 
 
-def _json_text(value: object) -> object:
-    return _encoder.encode(value).decode() if isinstance(value, dict | list | msgspec.Raw) else value
-
-
-def _cell(value: object) -> Text:
-    return Text("" if value is None else printable(str(value)))
-
-
-def _console() -> Console:
-    # Other programs read piped output: do not wrap its lines to the width of a terminal that is not there.
-    return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
+def _value(item: object, source: "str | Callable[[Any], object] | Column") -> object:
+    if isinstance(source, Column):
+        return source.value(item)
+    if not isinstance(source, str):
+        return source(item)
+    return item.get(source) if isinstance(item, Mapping) else attrgetter(source)(item)

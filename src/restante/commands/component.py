@@ -188,7 +188,7 @@ class CommandsComponent(PollComponent):
             ).routes(),
             *AdminTagRoutes(database, self.trail).routes(),
             *AdminCommandRoutes(database, self.trail, options.for_creation(self.box), options.for_claims()).routes(),
-            *AdminAuditRoutes(database, self.trail, self.heads.remembered).routes(),
+            *AdminAuditRoutes(database, self.trail, self.heads).routes(),
             *CommandBulkRoutes(database, self.job_actions()).routes(),
         ]
 

@@ -1,8 +1,9 @@
-"""Copies an embedded database into another engine's, table by table. An interrupted copy can be resumed.
+"""Copies a database into one of another engine, table by table. One of the two is embedded. A copy can be resumed.
 
     source, in key order ──▶ target: a chunk of rows and the progress, in one transaction ──▶ comparison of both
 
-The caller makes sure that nothing writes to the source meanwhile. This module does not know what the tables mean.
+A copy reads one snapshot of the source. To resume it, the caller makes sure that nothing has written to the source
+meanwhile. This module does not know what the tables mean.
 
 Invariants: `copy_progress` records exactly the rows that were copied. A target that holds anything but an unfinished
 copy is not touched. A copy is finished only when every table has the same number of rows and the same digest on both
@@ -87,7 +88,7 @@ def copy(source: Engine, target: Engine, on_progress: OnProgress, *, start_over:
     from_conn, to_conn = source.connect(writable=False), target.connect(writable=True)
     try:
         with _snapshot(from_conn):
-            tables = _tables_in_order(from_conn)
+            tables = _tables_of_embedded(from_conn, to_conn, source)
             totals = {table.name: _count(from_conn, table) for table in tables}
             with _transaction(to_conn):
                 _prepare(to_conn, tables, start_over)
@@ -96,12 +97,20 @@ def copy(source: Engine, target: Engine, on_progress: OnProgress, *, start_over:
             for table in tables:
                 _compare(from_conn, to_conn, table, totals[table.name], on_progress)
             with _transaction(to_conn):
-                _advance_counters(from_conn, to_conn)
+                _advance_counters(from_conn, to_conn, is_embedded=not target.is_shared)
                 to_conn.run(SQL.delete_progress)
         return CopySummary(len(tables), sum(totals.values()))
     finally:
         from_conn.close()
         to_conn.close()
+
+
+def _tables_of_embedded(source: EngineConnection, target: EngineConnection, source_engine: Engine) -> list[Table]:
+    """The tables, as the embedded one of the two describes them. Both have the same schema."""
+    if not source_engine.is_shared:
+        return _tables_in_order(source)
+    with _snapshot(target):
+        return _tables_in_order(target)
 
 
 def _tables_in_order(conn: Connection) -> list[Table]:
@@ -205,10 +214,12 @@ def _count(conn: Connection, table: Table) -> int:
     return int(row["count"]) if row else 0
 
 
-def _advance_counters(source: Connection, target: Connection) -> None:
+def _advance_counters(source: Connection, target: Connection, *, is_embedded: bool) -> None:
     """Make the target issue only ids that the source has never issued, not even to deleted rows."""
     for row in source.all(SQL.counters):
         if row["highest"]:
+            if is_embedded:
+                target.run(SQL.add_counter, table_name=row["table_name"])
             target.all(SQL.advance_counter, table_name=row["table_name"], highest=row["highest"])
 
 

@@ -12,11 +12,16 @@ FROM sqlite_master AS tables JOIN pragma_foreign_key_list(tables.name) AS parent
 WHERE tables.type = 'table'
 
 -- name: counters
--- The highest id that each table ever issued, deleted rows included. SQLite only. It has no sequence for
--- command_audit, where rows are never deleted.
+-- The highest id that each table ever issued, deleted rows included. SQLite has no sequence for command_audit, where
+-- rows are never deleted.
 SELECT name AS table_name, seq AS highest FROM sqlite_sequence
 UNION ALL
 SELECT 'command_audit' AS table_name, MAX(id) AS highest FROM command_audit
+
+-- name: counters@postgres
+-- PostgreSQL has a sequence for each table with an id.
+SELECT regexp_replace(sequencename, '_id_seq$', '') AS table_name, last_value AS highest
+FROM pg_sequences WHERE schemaname = current_schema() AND sequencename LIKE '%\_id\_seq'
 
 -- name: progress
 -- The progress of the copy.
@@ -34,6 +39,11 @@ WHERE table_name = :table_name
 -- name: delete_progress
 -- The copy is finished, or starts over.
 DELETE FROM copy_progress
+
+-- name: add_counter
+-- SQLite has a counter only for a table that had rows.
+INSERT INTO sqlite_sequence (name, seq)
+SELECT :table_name, 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = :table_name)
 
 -- name: advance_counter
 -- Makes the table issue only higher ids from now on.

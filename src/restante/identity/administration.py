@@ -64,6 +64,17 @@ def key(conn: Connection, by: Administrator, key_id: int) -> ApiKey:
     return found
 
 
+def add_person(conn: Connection, by: Administrator, email: str, password_hash: str, grants: Grants) -> User:
+    by.check_can_give(grants)
+    return users.get(conn, users.add(conn, email, password_hash, grants, by.actor))
+
+
+def set_person_password(conn: Connection, by: Administrator, person_id: int, password_hash: str) -> User:
+    person(conn, by, person_id)
+    users.set_password(conn, person_id, password_hash, by.actor)
+    return users.get(conn, person_id)
+
+
 def set_person_grants(conn: Connection, by: Administrator, person_id: int, grants: Grants) -> User:
     person(conn, by, person_id)
     by.check_can_give(grants)

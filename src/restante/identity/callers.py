@@ -1,4 +1,4 @@
-"""Callers: a device, a collector, a client of event polling, a person or a program with an API key.
+"""Callers: a device, a collector, a client of event polling, a person, a program with an API key, a local user.
 
 The grants of a person or an API key decide what it may do (see grants.py). The callers of polls are NamedTuples: they
 are created and read on hot paths.
@@ -54,6 +54,28 @@ class ApiKeyCaller:
         return self.grants.role
 
 
+@dataclass(frozen=True, slots=True)
+class LocalAdministrator:
+    """A user of the server's own operating system, connected to the Unix socket in the data folder.
+
+    Acts for every user, with the role admin for everything, but is no signed-in person: cannot approve.
+    """
+
+    name: str
+    user_id: None = None
+
+    @property
+    def grants(self) -> Grants:
+        return _EVERYTHING
+
+    @property
+    def role(self) -> Role:
+        return Role.admin
+
+
+_EVERYTHING = Grants.everywhere(Role.admin)
+
+
 class CollectorCaller(NamedTuple):
     """A collector of a site. Its token was not revoked at verification."""
 
@@ -92,4 +114,6 @@ class DeviceRevoked(ClusterMessage, frozen=True, tag="device"):
     device_id: int
 
 
-Caller = DeviceCaller | CollectorCaller | ClientCaller | Person | ApiKeyCaller
+# Callers with grants.
+Operator = Person | ApiKeyCaller | LocalAdministrator
+Caller = DeviceCaller | CollectorCaller | ClientCaller | Operator

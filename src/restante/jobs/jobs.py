@@ -25,7 +25,7 @@ from restante.database.commit_events import ClusterMessage
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
-from restante.identity.callers import ApiKeyCaller, Person
+from restante.identity.callers import ApiKeyCaller, Operator, Person
 from restante.identity.grants import AllowedIds, Area, Role
 from restante.jobs.actions import JobAction, JobActions, JobCaller, StoredParams
 
@@ -190,7 +190,7 @@ def find(conn: Connection, job_id: str) -> Row:
     return row
 
 
-def find_visible(conn: Connection, job_id: str, caller: Person | ApiKeyCaller, role: Role) -> Row:
+def find_visible(conn: Connection, job_id: str, caller: Operator, role: Role) -> Row:
     """The job, if the caller has the role for everything that the job may touch; else as if it were missing."""
     row = find(conn, job_id)
     if not is_visible(row, caller, role):
@@ -198,7 +198,7 @@ def find_visible(conn: Connection, job_id: str, caller: Person | ApiKeyCaller, r
     return row
 
 
-def is_visible(job: Row, caller: Person | ApiKeyCaller, role: Role) -> bool:
+def is_visible(job: Row, caller: Operator, role: Role) -> bool:
     """Whether the caller has the role for every user, site or client that the job is limited to."""
     allowed = open_to(caller, Area(job["area"]), role)
     if allowed is None or allowed.are_all:
@@ -207,7 +207,7 @@ def is_visible(job: Row, caller: Person | ApiKeyCaller, role: Role) -> bool:
     return scope is not None and all(each in allowed for each in scope)
 
 
-def open_to(caller: Person | ApiKeyCaller, area: Area, role: Role) -> AllowedIds | None:
+def open_to(caller: Operator, area: Area, role: Role) -> AllowedIds | None:
     """What the caller's grants open in the area. Of the fleet, people without the role admin, and keys of users, see
     what the lists of devices show them: their own devices, and people those of users whom a grant names."""
     allowed = caller.grants.allowed(area, role)
@@ -230,7 +230,7 @@ def show(conn: Connection, actions: JobActions, row: Row) -> JobView:
 
 
 def list_page(
-    conn: Connection, caller: Person | ApiKeyCaller, state: str | None, target: str | None, page: PageRequest
+    conn: Connection, caller: Operator, state: str | None, target: str | None, page: PageRequest
 ) -> Page[JobView]:
     """A page of the jobs that the caller may see, newest first."""
     found: list[Row] = []

@@ -19,6 +19,7 @@ DATABASE_NAME = "restante.db"
 MASTER_KEY_NAME = "master.key"
 LOCK_NAME = "restante.lock"
 CLOCK_NAME = "restante.clock"
+SOCKET_NAME = "restante.sock"
 LOCK_TRIES = 10
 LOCK_PAUSE_SECONDS = 0.02
 
@@ -43,9 +44,21 @@ class DataFolder:
     def clock_path(self) -> Path:
         return self.path / CLOCK_NAME
 
+    @property
+    def socket_path(self) -> Path:
+        """The Unix socket of the server that runs on this folder."""
+        return self.path / SOCKET_NAME
+
     def create(self) -> None:
         """Create the folder, private to its owner. An existing folder keeps its mode."""
         self.path.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
+
+    def refuse_without_database(self) -> None:
+        """Raise DatabaseError if there is no database in the folder: it is the wrong folder, or nothing began here."""
+        self.refuse_key_without_database()
+        if not self.database_path.exists():
+            what = "there is no database in" if self.path.exists() else "there is no data folder"
+            raise DatabaseError(f"{what} {self.path}: name the right one with --data, or make one with `restante init`")
 
     def refuse_key_without_database(self) -> None:
         """Raise DatabaseError if the folder was in use and its database is missing: a new one would hide the loss."""

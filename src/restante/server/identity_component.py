@@ -13,15 +13,19 @@ from restante.identity.clients.client_tokens import ClientTokens
 from restante.identity.clients.collector_tokens import CollectorTokens
 from restante.identity.clients.external_clients import ExternalClients
 from restante.identity.devices import device_codes, refresh_tokens, registration_codes
+from restante.identity.devices.device_codes import DeviceCodeKey
 from restante.identity.devices.device_tokens import DeviceTokens
 from restante.identity.idempotency_limits import IdempotencyKeeper, IdempotencyLimits
 from restante.identity.jwt.issuers import ExternalIssuers
 from restante.identity.master_key import MasterKey
 from restante.identity.people import sessions, sign_in_limits
 from restante.identity.signing_keys import KeysRotated, SigningKeys
+from restante.server.access.routes_command_line import CommandLineRoutes
 from restante.server.access.routes_keys import KeyRoutes
 from restante.server.access.routes_people import PeopleRoutes
+from restante.server.config.options import updates_options
 from restante.server.config.settings import Settings
+from restante.updates.component import HOUR_SECONDS
 from restante.web.component import Component, EventHandler, MetricSample, Service, handled_by_catch_up
 from restante.web.routes import Route
 
@@ -37,6 +41,8 @@ class IdentityComponent(Component):
         is_binding_required: bool,
     ) -> None:
         self._database = database
+        self._master_key = master_key
+        self._settings = settings
         self.signing_keys = SigningKeys(database, master_key)
         self.device_tokens = DeviceTokens(
             database,
@@ -59,7 +65,19 @@ class IdentityComponent(Component):
         return [Service("idempotency keys", self.idempotency_keeper.run, role="retention")]
 
     def routes(self) -> list[Route]:
-        return [*PeopleRoutes(self._database).routes(), *KeyRoutes(self._database).routes()]
+        options = updates_options(self._settings)
+        command_line = CommandLineRoutes(
+            self._database,
+            DeviceCodeKey(self._master_key),
+            code_limits=options.device_codes,
+            base_url=options.base_url,
+            session_seconds=options.session_hours * HOUR_SECONDS,
+        )
+        return [
+            *PeopleRoutes(self._database).routes(),
+            *KeyRoutes(self._database).routes(),
+            *command_line.routes(),
+        ]
 
     def sweeps(self) -> list[Sweep]:
         return [

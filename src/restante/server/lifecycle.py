@@ -9,8 +9,9 @@ import asyncio
 import gc
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -22,9 +23,11 @@ from restante.database.errors import DatabaseUnavailable
 from restante.server.background_services import kept_running
 from restante.server.config.setting_types import Address
 from restante.server.config.settings import Settings
+from restante.server.data_folder import DataFolder
 from restante.server.http.connection_limits import ConnectionLimits, raise_descriptor_limit
-from restante.server.http.fast_lane import fast_lane_class
-from restante.server.http.tls import TlsFiles, tls_files
+from restante.server.http.fast_lane import fast_lane_class, local_lane_class
+from restante.server.http.local_socket import LocalSocket, open_local_socket
+from restante.server.http.tls import tls_files
 from restante.server.http.tls_listening import ListeningServer
 from restante.server.monitoring.metrics_listener import serving_metrics
 
@@ -57,16 +60,22 @@ def listening(address: Address) -> Iterator[socket.socket]:
         yield sock
 
 
-def serve(node: "Node", sock: socket.socket) -> None:
-    """Answer on the socket until SIGTERM or SIGINT."""
+def serve(node: "Node", sock: socket.socket, *, has_local_socket: bool = True) -> None:
+    """Answer on the socket until SIGTERM or SIGINT, and on the Unix socket of the data folder."""
     limit_descriptors(node.lane.limits)
     collect_garbage_rarely()
-    server_of(node, server_config(node)).run([sock])
+    # Of several processes with different roles on one data folder, that with the API serves the socket.
+    has_local_socket = has_local_socket and "api" in node.settings.roles
+    local = open_local_socket(DataFolder(node.settings.data).socket_path) if has_local_socket else None
+    try:
+        server_of(node, server_config(node), local).run([sock])
+    finally:
+        if local is not None:
+            local.close()
 
 
-def server_of(node: "Node", config: uvicorn.Config) -> ListeningServer:
-    files = tls_files(node.settings)
-    return _Server(config, files, node.settings.header_deadline_seconds, lambda: stop_parking(node))
+def server_of(node: "Node", config: uvicorn.Config, local: LocalSocket | None = None) -> ListeningServer:
+    return _Server(node, config, local)
 
 
 def server_config(node: "Node", **changed: Any) -> uvicorn.Config:
@@ -215,17 +224,22 @@ def _handle_commit(node: "Node", events: list[object]) -> None:
 
 
 class _Server(ListeningServer):
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        files: TlsFiles | None,
-        handshake_seconds: float,
-        before_shutdown: Callable[[], None],
-    ) -> None:
-        super().__init__(config, files, handshake_seconds)
-        self._before_shutdown = before_shutdown
+    def __init__(self, node: "Node", config: uvicorn.Config, local: LocalSocket | None) -> None:
+        super().__init__(config, tls_files(node.settings), node.settings.header_deadline_seconds)
+        self._node = node
+        self._local = local
+        self._local_server: asyncio.AbstractServer | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._local is not None and not self.should_exit:
+            protocol = partial(self.protocol_of, local_lane_class(self._node.lane))
+            loop = asyncio.get_running_loop()
+            self._local_server = await loop.create_unix_server(protocol, sock=self._local.socket)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Answer the parked polls first: uvicorn would wait for them, and end them with a 500.
-        self._before_shutdown()
+        stop_parking(self._node)
+        if self._local_server is not None:
+            self._local_server.close()
         await super().shutdown(sockets)

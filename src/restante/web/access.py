@@ -1,9 +1,10 @@
 """Access control: identifies the caller of a request and decides whether the route is open to it.
 
 This is the only place that decides which routes a caller may use, and, with `identity.grants`, which resources of the
-route's area. A device sends a JWT, a collector or a client its token, a program an API
-key, all as `Authorization: Bearer …`; a person has a session cookie. On the routes of the older collector API, and only
-there, a collector may send its token as `X-Collector-Key`.
+route's area. A device sends a JWT, a collector or a client its token, a program an API key, all as
+`Authorization: Bearer …`; a person has a session cookie, or at a command line the token of a session. On the Unix
+socket of the data folder, a request without credentials comes from the local administrator. On the routes of the older
+collector API, and only there, a collector may send its token as `X-Collector-Key`.
 
 Invariant: no credential passes for one of another kind. Tokens of clients and collectors and API keys have prefixes;
 every other value in that header is read as a device token.
@@ -19,7 +20,7 @@ from restante.core.decoding import DIGITS
 from restante.core.errors import InsufficientScope, InvalidToken, NotAllowed, NotAuthenticated
 from restante.database.database import Database
 from restante.identity import api_keys
-from restante.identity.callers import ApiKeyCaller, Caller, ClientCaller, Person
+from restante.identity.callers import ApiKeyCaller, Caller, ClientCaller, LocalAdministrator, Operator, Person
 from restante.identity.clients import scopes
 from restante.identity.clients.client_tokens import ClientTokens
 from restante.identity.clients.collector_tokens import CollectorTokens
@@ -35,6 +36,10 @@ SESSION_COOKIE = "restante_session"
 # Browsers accept this name over https only, for the whole host, and from that host itself: a page of another host under
 # the same domain, or a plain http page of the same host, cannot set it.
 SECURE_SESSION_COOKIE = "__Host-" + SESSION_COOKIE
+# The name of the operating-system user at the Unix socket, in the ASGI scope. The server sets it, no header can.
+LOCAL_USER = "restante.local_user"
+# A proxy in front of the Unix socket would make every stranger the local administrator.
+_FORWARDING_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # A client's access token needs one of these scopes, unless the settings name others.
 SCOPES_NEEDED: dict[Access, tuple[str, ...]] = {
@@ -54,6 +59,7 @@ ROLE_NEEDED = {
     Access.approve_in_person: Role.approver,
     Access.administer: Role.admin,
     Access.manage_access: Role.admin,
+    Access.manage_people: Role.admin,
     Access.team_read: Role.viewer,
     Access.team_operate: Role.operator,
     Access.fleet_read: Role.viewer,
@@ -64,7 +70,7 @@ ROLE_NEEDED = {
 }
 # Routes for resources of any area: the handler decides which of them the caller's grants open.
 JOBS = (Access.jobs_read, Access.jobs_operate, Access.jobs_approve)
-ANY_AREA = (Access.manage_access, *JOBS)
+ANY_AREA = (Access.manage_access, Access.manage_people, *JOBS)
 IN_PERSON = (Access.approve_in_person, Access.jobs_approve)
 # Routes about every user's devices: a person must be an admin, whatever role an API key needs.
 FLEET_WIDE = (Access.fleet_read, Access.fleet_operate)
@@ -166,7 +172,11 @@ class AccessControl:
         if allowed is None or caller.role < needed:
             raise _role_missing(caller, area, needed)
         if access in IN_PERSON and not isinstance(caller, Person):
-            raise NotAllowed("approval needs a signed-in person: an API key cannot approve")
+            what = "an API key" if isinstance(caller, ApiKeyCaller) else "the local administrator"
+            raise NotAllowed(f"approval needs a signed-in person: {what} cannot approve")
+        if access is Access.manage_people and isinstance(caller, ApiKeyCaller):
+            # A person that a key made could approve what the key sends.
+            raise NotAllowed("this needs a signed-in administrator: an API key cannot add people or set passwords")
         if access in TEAMS:
             return Admission(caller, _users_open_to(caller, allowed))
         if access not in JOBS:
@@ -176,7 +186,18 @@ class AccessControl:
     async def person_of(self, request: Request) -> Person | None:
         """The signed-in person, or None: for pages that show a sign-in form instead of an error."""
         token = self.cookie.read(request)
-        return await self._database.read(sessions.find, token) if token else None
+        if not token or token.startswith(sessions.COMMAND_LINE_PREFIX):
+            return None
+        return await self._database.read(sessions.find, token)
+
+    async def operator_without_cookie(self, request: Request) -> Operator | None:
+        """The API key, command line or local user of a request; None if it has none of them, or a wrong one."""
+        if "authorization" not in request.headers and _local_user(request) is None:
+            return None
+        try:
+            return await self._person_or_key(request)
+        except NotAuthenticated:
+            return None
 
     def refuse_foreign_origin(self, request: Request) -> None:
         """Refuse requests from pages of another origin: the browser adds the cookie to their requests too.
@@ -214,13 +235,18 @@ class AccessControl:
             raise InsufficientScope(message, needed)
         return caller
 
-    async def _person_or_key(self, request: Request) -> Person | ApiKeyCaller:
+    async def _person_or_key(self, request: Request) -> Operator:
         if "authorization" in request.headers:
             key = bearer_token(request)
+            if key.startswith(sessions.COMMAND_LINE_PREFIX):
+                return await self._command_line(key)
             holder = await self._database.read(api_keys.find, key)
             if holder is None:
                 raise InvalidToken("the API key is not known, has expired or was revoked")
             return holder
+        local_user = _local_user(request)
+        if local_user is not None:
+            return LocalAdministrator(local_user)
         person = await self.person_of(request)
         if person is None:
             raise NotAuthenticated("sign in, or send an API key as Authorization: Bearer")
@@ -228,14 +254,28 @@ class AccessControl:
             self.refuse_foreign_origin(request)
         return person
 
+    async def _command_line(self, token: str) -> Person:
+        person = await self._database.read(sessions.find, token)
+        if person is None:
+            raise InvalidToken("the sign-in of this command line has ended: sign in again with `restante login`")
+        return person
 
-def role_needed(access: Access, caller: Person | ApiKeyCaller) -> Role:
+
+def _local_user(request: Request) -> str | None:
+    """The user at the Unix socket; None if the request came another way, or through a proxy."""
+    if any(name in request.headers for name in _FORWARDING_HEADERS):
+        return None
+    user: str | None = request.scope.get(LOCAL_USER)
+    return user
+
+
+def role_needed(access: Access, caller: Operator) -> Role:
     """The role that the caller needs on routes with this access."""
     is_fleet_wide = access in FLEET_WIDE and isinstance(caller, Person)
     return Role.admin if is_fleet_wide else ROLE_NEEDED[access]
 
 
-def _role_missing(caller: Person | ApiKeyCaller, area: Area | None, needed: Role) -> NotAllowed:
+def _role_missing(caller: Operator, area: Area | None, needed: Role) -> NotAllowed:
     """The refusal of a caller without the role in the area; on a route of no area, for everything."""
     role = caller.grants.role_in(area)
     where = "everything" if area is None else area.value
@@ -246,9 +286,7 @@ def _role_missing(caller: Person | ApiKeyCaller, area: Area | None, needed: Role
     return InsufficientScope(message, [needed.name]) if isinstance(caller, ApiKeyCaller) else NotAllowed(message)
 
 
-def _check_owner(
-    request: Request, access: Access, caller: Person | ApiKeyCaller, needed: Role, allowed: AllowedIds
-) -> None:
+def _check_owner(request: Request, access: Access, caller: Operator, needed: Role, allowed: AllowedIds) -> None:
     """Check that the request is about a user whose resources are open to the caller.
 
     A person reaches their own, and those of users whom a grant names; the key of a user that user's own; a key without
@@ -269,7 +307,7 @@ def _check_owner(
         raise NotAllowed("these are another user's" if user_id != str(own_id) else "your grants do not include these")
 
 
-def _users_open_to(caller: Person | ApiKeyCaller, allowed: AllowedIds) -> AllowedIds:
+def _users_open_to(caller: Operator, allowed: AllowedIds) -> AllowedIds:
     """The users whose devices a list shows to the caller: those that `_check_owner` opens on the routes of one user.
 
     A person with the role admin for device updates sees all, as on the other routes about every user's devices.

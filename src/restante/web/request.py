@@ -7,7 +7,16 @@ from starlette.requests import Request
 
 from restante.core.decoding import DIGITS, INT64_MAX, parse_int
 from restante.core.errors import BadInput, NotAllowed, NotFound, TooLarge, WrongMediaType
-from restante.identity.callers import ApiKeyCaller, Caller, ClientCaller, CollectorCaller, DeviceCaller, Person
+from restante.identity.callers import (
+    ApiKeyCaller,
+    Caller,
+    ClientCaller,
+    CollectorCaller,
+    DeviceCaller,
+    LocalAdministrator,
+    Operator,
+    Person,
+)
 from restante.identity.grants import ALL_IDS, AllowedIds, Grants
 from restante.web.origin import DIRECT, Senders
 
@@ -64,8 +73,8 @@ class ApiRequest:
 
     @property
     def grants(self) -> Grants:
-        """The grants of the person or API key, on routes for them."""
-        assert isinstance(self.caller, Person | ApiKeyCaller)  # noqa: S101 — access control admits no other caller
+        """The grants of the person, API key or local administrator, on routes for them."""
+        assert isinstance(self.caller, Operator)  # noqa: S101 — access control admits no other caller
         return self.caller.grants
 
     def require_all(self, what: str) -> None:
@@ -81,6 +90,8 @@ class ApiRequest:
                 return email
             case ApiKeyCaller(name=name):
                 return f"key:{name}"
+            case LocalAdministrator(name=name):
+                return f"local:{name}"
             case DeviceCaller(device_id=device_id):
                 return f"device:{device_id}"
             case CollectorCaller(device_id=device_id):
@@ -100,6 +111,8 @@ class ApiRequest:
                 return (f"key:{key_id}",)
             case ApiKeyCaller(key_id=key_id, made_by=made_by):
                 return (f"key:{key_id}", f"person:{made_by}")
+            case LocalAdministrator(name=name):
+                return (f"local:{name}",)
             case _:
                 return ()
 

@@ -49,6 +49,7 @@ class Access(Enum):
     approve_in_person = "a signed-in person, role approver or higher"
     administer = "a signed-in person or API key, role admin"
     manage_access = "a signed-in person or API key, role admin in any scope: people and keys within that scope"
+    manage_people = "a signed-in person, role admin in any scope, or the local administrator: people within that scope"
     own_read = "a signed-in person or an API key of a user, role viewer or higher: the caller's own resources"
     # Lists of the devices of several users: of those that are open to the caller on the routes of one user.
     team_read = "a signed-in person or API key, role viewer or higher: the devices of the users that its grants open"

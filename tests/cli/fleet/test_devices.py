@@ -1,51 +1,83 @@
-import pytest
+import json
+from pathlib import Path
 
 from tests.cli.conftest import OWNER, AddDevice, Restante
 
-BEYOND_INT64 = str(2**63)
+CONFIG = {"installs": [{"id": "a", "type": "copy", "from": ["/a"], "to": ["/b"]}]}
 
 
-def ids(found: list[dict[str, int]]) -> list[int]:
-    return [device["id"] for device in found]
+def test_device_is_listed_shown_and_revoked(remote: Restante, add_device: AddDevice) -> None:
+    number = str(add_device("kiosk"))
+    assert remote.json("device", "show", number)["name"] == "kiosk"
+    assert "kiosk" in [each["name"] for each in remote.items("device", "list")]
+    assert "kiosk" in [each["name"] for each in remote.items("device", "list", "--user", OWNER)]
+    assert "This revokes device" in remote.error_line("device", "revoke", number)
+    assert remote.json("device", "revoke", number, "--yes")["status"] == "revoked"
+    assert "no such device" in remote.error_line("device", "show", "999999")
+    assert remote("device", "show", "many").exit_code == 2
 
 
-def test_list_pages_and_filters_by_user(restante: Restante, add_device: AddDevice) -> None:
-    assert restante.ok("device", "list") == "No devices.\n"
-    first, second, third = (add_device(name) for name in ("first", "second", "third"))
-    assert ids(restante.json("device", "list")) == [first, second, third]
-    assert ids(restante.json("device", "list", "--limit", "1", "--after", str(first))) == [second]
-    restante.ok("user", "add", "other@example.com", "--role", "viewer", "--password-stdin", stdin="long enough")
-    for user, found in ((OWNER, [first, second, third]), ("1", [first, second, third]), ("2", [])):
-        assert ids(restante.json("device", "list", "--user", user)) == found
-    assert "second" in restante.ok("device", "list")
+def test_signal_goes_to_the_outbox(remote: Restante, add_device: AddDevice) -> None:
+    number = str(add_device("signalled"))
+    assert remote.json("signal", "send", number, "app.hello", "--ref", '{"a": 1}')["type"] == "app.hello"
+    (row,) = remote.items("outbox", "list", "--device", number, "--status", "pending", "--since", "1h")
+    shown = remote.json("outbox", "show", str(row["id"]))
+    assert shown["event_kind"] == "app.hello"
+    assert remote.json("outbox", "retry", "--all") == {"retried": 0}
+    assert remote("outbox", "retry").exit_code == 2
+    assert remote.items("outbox", "sources")[0]["source"] == "server"
+    assert remote.error_line("signal", "send", number, "app.hello", "--ref", "[]").startswith("--ref: expected")
 
 
-@pytest.mark.parametrize("user", ["9", "nobody@example.com"])
-def test_unknown_user_is_refused(restante: Restante, user: str) -> None:
-    assert restante.error_line("device", "list", "--user", user) == f"there is no user {user}"
+def test_config_is_replaced_listed_and_restored(remote: Restante, add_device: AddDevice, tmp_path: Path) -> None:
+    number, file = str(add_device("configured")), tmp_path / "config.json"
+    for note in ("first", "second"):
+        file.write_text(json.dumps(CONFIG if note == "first" else {**CONFIG, "after_update_script": "true"}))
+        remote.ok("config", "update", number, str(file), "--note", note)
+    versions = remote.items("config", "list", number)
+    assert [each["change_note"] for each in versions] == ["first", "second"]
+    oldest = str(versions[0]["version"])
+    assert remote.json("config", "show", number, "--version", oldest)["change_note"] == "first"
+    remote.ok("config", "restore", number, oldest)
+    assert remote.json("config", "show", number)["after_update_script"] is None
+    file.write_text('{"install": []}')
+    assert remote.error_line("config", "update", number, str(file)).startswith("FILE: expected")
 
 
-@pytest.mark.parametrize("user", ["somebody", "-1", BEYOND_INT64, ""])
-def test_user_must_be_id_or_email(restante: Restante, user: str) -> None:
-    assert restante.error_line("device", "list", f"--user={user}") == "user: expected an id or an e-mail address"
+def test_poll_boost_starts_and_stops(remote: Restante) -> None:
+    assert remote.json("poll-boost", "start", "--for", "30m", "--interval", "7")["interval_seconds"] == 7
+    assert remote.json("poll-boost", "show")["active"] is True
+    assert remote.json("poll-boost", "stop") == {"active": False}
+    assert remote.error_line("poll-boost", "start", "--for", "long").startswith("--for: expected")
 
 
-def test_show_prints_device(restante: Restante, add_device: AddDevice) -> None:
-    device = str(add_device("kiosk"))
-    shown = restante.json("device", "show", device)
-    assert (shown["name"], shown["status"], shown["platform"]) == ("kiosk", "active", "linux")
-    assert "public id of kiosk" in restante.ok("device", "show", device)
+def test_schema_needs_no_server() -> None:
+    from typer.testing import CliRunner
+
+    from restante.cli.main import app
+
+    printed = CliRunner().invoke(app, ["outbox", "schema", "--for", "mysql"])
+    assert (printed.exit_code, "CREATE TABLE" in printed.stdout) == (0, True)
 
 
-def test_revoke_is_permanent(restante: Restante, add_device: AddDevice) -> None:
-    device = str(add_device("kiosk"))
-    assert restante.json("device", "revoke", device)["status"] == "revoked"
-    assert restante.ok("device", "revoke", device) == f"Device {device} is revoked.\n"
-    assert restante.json("device", "show", device)["status"] == "revoked"
-
-
-@pytest.mark.parametrize("command", ["show", "revoke"])
-def test_unknown_device_is_refused(restante: Restante, command: str) -> None:
-    assert restante.error_line("device", command, "7") == "there is no such device"
-    assert restante("device", command, "seven").exit_code == 2
-    assert restante("device", command, BEYOND_INT64).exit_code == 2
+def test_certificates_are_made_from_an_own_authority_and_assigned(remote: Restante, add_device: AddDevice) -> None:
+    number = str(add_device("certified"))
+    user = ("--user", OWNER)
+    subject = {"organization": "O", "organizational_unit": "U", "country": "DE", "state": "S", "locality": "L"}
+    body = {"name": "Root", "algorithm": "ECDSA", "key_size": 256, "curve_name": "P-256", "common_name": "Root"}
+    body |= {**subject, "valid_days": 30}
+    ca = str(remote.json("ca", "create", json.dumps(body), *user)["id"])
+    account = remote.json("account", "create", "own", "--ca", ca, "--email", "a@example.com", *user)["id"]
+    leaf = {**subject, "domain_name": "a.example.com", "sans": [], "acct_id": account, "action": "create"}
+    certificate = str(remote.json("certificate", "create", json.dumps(leaf), *user)["id"])
+    remote.ok("ca", "assign", ca, number)
+    remote.ok("certificate", "assign", certificate, number)
+    assert remote.items("certificate", "list", "--device", number)[0]["cert_id"] == int(certificate)
+    assert remote.items("ca", "list", "--device", number)[0]["ca_id"] == int(ca)
+    assert remote.json("certificate", "renew", certificate, "--valid-for", "7d", *user)["id"] == int(certificate)
+    remote.ok("certificate", "unassign", certificate, number, "--yes")
+    remote.ok("certificate", "delete", certificate, "--yes", *user)
+    remote.ok("account", "delete", str(account), "--yes", *user)
+    remote.ok("ca", "unassign", ca, number, "--yes")
+    remote.ok("ca", "delete", ca, "--yes", *user)
+    assert "because you are not signed in as a person" in remote.error_line("ca", "list")

@@ -26,7 +26,7 @@ def run_copy(source: Path, target: str, *flags: str) -> Result:
 
 @pytest.fixture
 def filled(restante: Restante) -> Restante:
-    restante.ok("user", "add", OWNER, "--role", "admin", "--password-stdin", stdin="correct horse battery\n")
+    restante.ok("init", "--user", OWNER, "--password-stdin", stdin="correct horse battery\n")
     restante.ok("keys", "rotate")
     return restante
 

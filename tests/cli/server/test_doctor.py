@@ -5,8 +5,8 @@ from tests.cli.conftest import Restante
 
 
 def test_healthy_installation_has_no_problem(restante: Restante) -> None:
-    restante.ok("user", "list")
-    findings = restante.json("doctor")
+    restante.ok("init")
+    findings = restante.items("doctor")
     assert {finding["subject"] for finding in findings} == {
         *("settings", "server", "disk", "data folder", "master key", "clock"),
         *("database", "journal", "schema", "signal times", "outbox", "events"),
@@ -17,7 +17,7 @@ def test_healthy_installation_has_no_problem(restante: Restante) -> None:
 
 
 def test_problem_exits_with_1_and_names_remedy(restante: Restante) -> None:
-    restante.ok("user", "list")
+    restante.ok("init")
     key = DataFolder(restante.data).master_key_path
     key.write_text("x")
     key.chmod(0o644)

@@ -20,20 +20,22 @@ def set_back(restante: Restante) -> None:
 
 
 def test_status_of_missing_database_creates_nothing(restante: Restante) -> None:
-    statuses = restante.json("migrate", "status")
+    statuses = restante.items("migrate", "status")
     assert [step["number"] for step in statuses] == [step.number for step in available()]
     assert {step["applied_at"] for step in statuses} == {None}
-    assert {step["applied_at"] for step in restante.json("migrate", "status")} == {None}
+    assert {step["applied_at"] for step in restante.items("migrate", "status")} == {None}
     assert "lacking" in restante.ok("migrate", "status")
     assert not DataFolder(restante.data).database_path.exists()
 
 
 def test_apply_runs_missing_migrations_once(restante: Restante) -> None:
+    restante.data.mkdir()
+    DataFolder(restante.data).database_path.touch()
     applied = restante.json("migrate", "apply")
     assert [step["number"] for step in applied] == [step.number for step in available()]
     assert restante.json("migrate", "apply") == []
     assert restante.ok("migrate", "apply") == "Nothing was lacking.\n"
-    assert None not in {step["applied_at"] for step in restante.json("migrate", "status")}
+    assert None not in {step["applied_at"] for step in restante.items("migrate", "status")}
     assert "lacking" not in restante.ok("migrate", "status")
 
 

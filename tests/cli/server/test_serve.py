@@ -25,20 +25,20 @@ def test_message_names_address_and_data(tmp_path: Path) -> None:
 
 def test_first_start_prints_command_for_first_user() -> None:
     message = startup_message(Settings(), has_users=False, started_as=".venv/bin/restante")
-    assert message.endswith("    .venv/bin/restante user add you@example.com --role admin")
+    assert message.endswith("    .venv/bin/restante user create you@example.com --role admin")
 
 
 def test_command_names_folder_that_is_not_default() -> None:
     settings = Settings(data=Path("my data"))
     assert startup_message(settings, has_users=False, started_as="restante").endswith(
-        "    restante user add you@example.com --role admin --data 'my data'"
+        "    restante user create you@example.com --role admin --data 'my data'"
     )
 
 
 def test_command_names_database_without_password() -> None:
     settings = Settings(database=DatabaseAddress("postgresql://me:opensesame@db/restante"))
     message = startup_message(settings, has_users=False, started_as="restante")
-    assert message.endswith("    restante user add you@example.com --role admin --database URL")
+    assert message.endswith("    restante user create you@example.com --role admin")
     assert "opensesame" not in message
 
 

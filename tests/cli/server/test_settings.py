@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
 def test_lists_every_setting_with_value_origin_and_meaning(restante: Restante, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RESTANTE_POLL_BURST", "50")
     monkeypatch.setenv("RESTANTE_LISTEN", "[::1]:80")
-    listed = {each["name"]: each for each in restante.json("settings")}
+    listed = {each["name"]: each for each in restante.items("settings")}
     assert list(listed) == list(DECLARATIONS)
     assert listed["poll_burst"] == {
         "name": "poll_burst",
@@ -30,14 +30,14 @@ def test_lists_every_setting_with_value_origin_and_meaning(restante: Restante, m
 def test_secrets_are_masked(restante: Restante, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RESTANTE_MASTER_KEY", "ab" * 32)
     assert "abab" not in restante.ok("settings")
-    listed = {each["name"]: each for each in restante.json("settings")}
+    listed = {each["name"]: each for each in restante.items("settings")}
     assert listed["master_key"]["value"] == "(hidden)"
 
 
 def test_named_file_is_read(restante: Restante, tmp_path: Path) -> None:
     text = 'poll_burst = 9\n[[issuers]]\nissuer = "https://a.example"\njwks = "a.json"\nalgorithms = ["ES256"]\n'
     (tmp_path / "a.toml").write_text(text)
-    listed = {each["name"]: each for each in restante.json("settings", "--config", "a.toml")}
+    listed = {each["name"]: each for each in restante.items("settings", "--config", "a.toml")}
     assert (listed["poll_burst"]["value"], listed["poll_burst"]["origin"]) == (9, "a.toml")
     assert listed["issuers"]["value"][0]["issuer"] == "https://a.example"
     assert "https://a.example" in restante.ok("settings", "--config", "a.toml")

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from restante.commands.audit.audit_verify import LiveVerification, anchored_checkpoints
-from restante.commands.audit.heads_recorder import HeadsOptions, HeadsRecorder, record_now
+from restante.commands.audit.heads_recorder import HeadsOptions, HeadsRecorder
 from restante.commands.audit.signed_heads import AnchorTarget
 from restante.database.database import Database
 from restante.database.errors import DatabaseUnavailable
@@ -50,7 +50,7 @@ async def test_empty_trail_has_no_head(database: Database, tmp_path: Path, clock
     recorder = recorder_of(fleet, tmp_path)
     await recorder.run_once()
     assert (recorder.is_set_back, recorder.remembered.path.exists()) == (False, False)
-    assert record_now(fleet.database, fleet.trail, tmp_path, every_chain=True) is None
+    assert await recorder.record_all() is None
 
 
 async def test_anchors_follow_their_schedule(fleet: MinerFleet, tmp_path: Path) -> None:
@@ -120,8 +120,9 @@ async def test_unavailable_database_does_not_end_the_service(
     assert not recorder.remembered.path.exists()
 
 
-def test_command_line_records_only_the_chains_that_it_wrote(fleet: MinerFleet, tmp_path: Path) -> None:
-    head = record_now(fleet.database, fleet.trail, tmp_path / "missing")
+async def test_heads_recorded_on_request_are_remembered(fleet: MinerFleet, tmp_path: Path) -> None:
+    recorder = recorder_of(fleet, tmp_path)
+    head = await recorder.record_all()
     assert head is not None
     assert heads_rows(fleet) == 1
-    assert not (tmp_path / "missing").exists()
+    assert recorder.remembered.checkpoints() == [head.checkpoint()]

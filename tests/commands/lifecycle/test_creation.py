@@ -78,10 +78,11 @@ def test_command_for_all_miners_of_a_large_site_may_exceed_the_limit_on_params(f
     assert len(fleet.params(created.command_id)["target_ids"]) == 6003
 
 
-def test_expiry_is_rounded_up_to_a_whole_second(fleet: MinerFleet) -> None:
+def test_expiry_is_a_whole_second(fleet: MinerFleet) -> None:
     fleet.clock.now_ms += 1  # not at a whole second
     cases: list[tuple[dict[str, Any], int]] = [
-        ({}, 3601),
+        ({}, 3600),
+        ({"ttl_sec": 60}, 60),
         ({"ttl_sec": 1}, 2),
         ({"expires_at_ms": START_MS + 90_000}, 90),
     ]

@@ -74,7 +74,7 @@ class EdgeSite:
 
     def create_by_cli(self) -> str:
         return str(
-            self.run_cli("commands", "send", str(self.id), "restart", "--miner", str(self.add_miner()))["command_id"]
+            self.run_cli("command", "create", str(self.id), "restart", "--miner", str(self.add_miner()))["command_id"]
         )
 
     def answer_parked_polls(self) -> None:
@@ -120,7 +120,7 @@ def test_command_sent_by_cli_wakes_a_parked_poll(site: EdgeSite) -> None:
 def test_cancelled_command_is_not_dispatched(site: EdgeSite) -> None:
     client = site.client_of(site.add_collector())
     created, other = site.create(), site.create()
-    site.run_cli("commands", "cancel", created)
+    site.run_cli("command", "cancel", created)
     assert command_ids(client.request("GET", f"{COMMANDS}/poll")) == [other]
 
 
@@ -128,7 +128,7 @@ def test_ack_of_a_cancelled_command_is_refused(site: EdgeSite) -> None:
     client = site.client_of(site.add_collector())
     created = site.create()
     assert command_ids(client.request("GET", f"{COMMANDS}/poll")) == [created]
-    site.run_cli("commands", "cancel", created)
+    site.run_cli("command", "cancel", created)
     refused = client.request("POST", f"{COMMANDS}/{created}/ack", {"status": "succeeded"})
     assert (refused.status, refused.body["command_status"]) == (409, "cancelled")
 
@@ -136,7 +136,7 @@ def test_ack_of_a_cancelled_command_is_refused(site: EdgeSite) -> None:
 def test_cached_token_of_a_revoked_collector_is_refused(site: EdgeSite) -> None:
     collector, other = site.add_collector(), site.add_collector()
     client, others = site.client_of(collector), site.client_of(other)
-    site.run_cli("collector", "revoke", str(collector.id))
+    site.run_cli("collector", "revoke", str(collector.id), "--yes")
     revoked_at = time.monotonic()
     while client.request("GET", f"{COMMANDS}/poll").status != 401:
         assert time.monotonic() < revoked_at + NOTICED_WITHIN_SECONDS, "the token is still accepted"
@@ -147,7 +147,7 @@ def test_cached_token_of_a_revoked_collector_is_refused(site: EdgeSite) -> None:
 def test_parked_poll_of_a_revoked_collector_gets_no_command(site: EdgeSite) -> None:
     revoked, other = site.add_collector(), site.add_collector()
     poll = site.park(revoked)
-    site.run_cli("collector", "revoke", str(revoked.id))
+    site.run_cli("collector", "revoke", str(revoked.id), "--yes")
     created = site.create()
     refused = poll.result(NOTICED_WITHIN_SECONDS)
     assert (refused.status, refused.body["error"]) == (401, "UNAUTHORIZED")

@@ -59,7 +59,7 @@ def test_cached_token_of_a_revoked_device_is_refused(server: DeviceServer, fast_
     device = server.add_device()
     client = server.client_of(device)
     assert client.poll("0-0", fast_lane=fast_lane).status == 204
-    run_cli(server, "device", "revoke", str(device.id))
+    run_cli(server, "device", "revoke", str(device.id), "--yes")
 
     assert seconds_until(lambda: client.poll("0-0", fast_lane=fast_lane).status == 403) < NOTICED_WITHIN_SECONDS
     assert client.poll("0-0", fast_lane=fast_lane).body["error"]["code"] == 5022
@@ -68,7 +68,7 @@ def test_cached_token_of_a_revoked_device_is_refused(server: DeviceServer, fast_
 def test_revocation_leaves_tokens_of_other_devices(server: DeviceServer) -> None:
     device, other = server.add_device(), server.add_device()
     client, others = server.client_of(device), server.client_of(other)
-    run_cli(server, "device", "revoke", str(device.id))
+    run_cli(server, "device", "revoke", str(device.id), "--yes")
     seconds_until(lambda: client.poll("0-0").status == 403)
     assert others.poll("0-0").status == 204
 
@@ -77,17 +77,17 @@ def test_added_user_can_sign_in_at_once(server: DeviceServer) -> None:
     login = {"action": "login", "email": "new@example.com", "password": "correct-horse-battery"}
     assert server.operator.request("POST", "/auth/general", login).status == 401
     added = run_cli(
-        server, "user", "add", "new@example.com", "--role", "viewer", "--password-stdin", stdin=login["password"]
+        server, "user", "create", "new@example.com", "--role", "viewer", "--password-stdin", stdin=login["password"]
     )
     assert server.operator.request("POST", "/auth/general", login).data["user"]["id"] == added["id"]
 
 
 def test_api_key_works_from_creation_until_revocation(server: DeviceServer) -> None:
-    created = run_cli(server, "apikey", "create", "short-lived", "--role", "viewer")
-    client = server.client(created["key"])
+    created = run_cli(server, "key", "create", "short-lived", "--role", "viewer")
+    client = server.client(created["token"])
     path = f"/apiv1/users/{server.prepared.user_id}/devices"
     assert client.request("GET", path).status == 200
-    run_cli(server, "apikey", "revoke", str(created["id"]))
+    run_cli(server, "key", "revoke", str(created["id"]), "--yes")
     assert client.request("GET", path).status == 401
 
 
@@ -139,7 +139,7 @@ def test_revocation_is_noticed_while_the_server_writes_continuously(server: Devi
     with ThreadPoolExecutor(3) as threads:
         writers = [threads.submit(send_until, server, busy.id, stop) for _ in range(3)]
         try:
-            run_cli(server, "device", "revoke", str(device.id))
+            run_cli(server, "device", "revoke", str(device.id), "--yes")
             assert seconds_until(lambda: client.poll("0-0").status == 403) < NOTICED_WITHIN_SECONDS
         finally:
             stop.set()

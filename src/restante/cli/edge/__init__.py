@@ -1,1 +1,1 @@
-"""The command groups for edge sites."""
+"""The nouns of edge sites: sites, zones, miners, collectors, commands, rules, telemetry, safety events, audit."""

@@ -1,80 +1,87 @@
-"""`restante audit`: list, export, verify and anchor the audit trail of commands and collectors."""
+"""`restante audit`: list, export, verify and anchor the audit trail of commands and collectors.
 
-import sys
-from collections.abc import Sequence
+A file is verified on this machine, with nothing but the master key; the live trail is verified by the server.
+"""
+
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from restante.cli.database import open_database
-from restante.cli.edge.context import EdgeContext, SiteOption, audit_mac, open_edge
-from restante.cli.options import AfterOption, DataOption, JsonOption, LimitOption
-from restante.cli.output import Columns, print_page, print_result
-from restante.commands.audit import audit_export, audit_listing
-from restante.commands.audit.audit_listing import AuditFilter
-from restante.commands.audit.audit_trail import Checkpoint
-from restante.commands.audit.audit_verify import ChainVerdict, LiveVerification, anchored_checkpoints, verify_export
-from restante.commands.audit.heads_recorder import record_now
-from restante.commands.audit.signed_heads import AnchorFailed, AnchorTarget
+from restante.cli.database import load_settings
+from restante.cli.edge.rules import write_parts
+from restante.cli.output import print_result, when
+from restante.cli.remote.arguments import SiteOption, site_id
+from restante.cli.remote.noun import (
+    Call,
+    DataOption,
+    JsonOption,
+    Noun,
+    Page,
+    ProfileOption,
+    ServerOption,
+    run_remotely,
+)
+from restante.cli.remote.times import parse_since, rfc3339
+from restante.commands.audit.audit_trail import KEY_PURPOSE
+from restante.commands.audit.audit_verify import BrokenRow, ChainVerdict, verify_export
+from restante.commands.audit.signed_heads import AnchorFailed, AnchorTarget, SignedHead, is_head
 from restante.core.errors import BadInput, Conflict
-from restante.core.iso_time import parse_iso
 from restante.core.keyed_hash import KeyedHash
-from restante.database.paging import PageRequest
+from restante.identity.master_key import MasterKeyError, MasterKeySource
+from restante.server.data_folder import DataFolder
 
-app = typer.Typer(no_args_is_help=True, help="The audit trail of edge commands.")
-
-_COLUMNS: Columns = {
-    "at": "at",
-    "site": "site_id",
-    "n": "n",
-    "who": "actor",
-    "what": "event",
-    "command": "command_id",
-    "to": "to_state",
-    "detail": lambda row: bytes(row.detail).decode(),
-}
+AUDIT = Noun("The audit trail of edge commands.")
+app = AUDIT.app
 
 
-@app.command("list")
+@AUDIT.lists(
+    {
+        "at": when("at"),
+        "site": "site_id",
+        "n": "n",
+        "who": "actor",
+        "what": "event",
+        "command": "command_id",
+        "to": "to_state",
+        "detail": "detail",
+    },
+    empty="Nothing was recorded.",
+    has_since=True,
+)
 def list_rows(
+    call: Call,
     site: SiteOption = None,
-    command: Annotated[str | None, typer.Option("--command", help="Only what happened to this command.")] = None,
-    by: Annotated[str | None, typer.Option("--by", help="Only what this actor did.")] = None,
-    event: Annotated[str | None, typer.Option("--event", help="Only events of this name.")] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="From this time on.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Before this time.")] = None,
-    limit: LimitOption = 100,
-    after: AfterOption = 0,
-    data: DataOption = None,
-    json: JsonOption = False,
-) -> None:
-    """List audit rows, newest first."""
-    since_ms = None if since is None else parse_iso(since, "--since")
-    until_ms = None if until is None else parse_iso(until, "--until")
-    audit_filter = AuditFilter(site, command, by, event, since_ms, until_ms)
-    with open_database(data) as database:
-        page = database.read_now(audit_listing.list_page, audit_filter, PageRequest(limit, after))
-    print_page(page, _COLUMNS, json, when_empty="Nothing was recorded.")
-
-
-@app.command("export")
-def export(
-    site: SiteOption = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="The file to write. Default: stdout.")
+    command_id: Annotated[str | None, typer.Option("--command", metavar="ID", help="Only of this command.")] = None,
+    actor: Annotated[str | None, typer.Option("--by", metavar="WHO", help="Only what this actor did.")] = None,
+    event: Annotated[str | None, typer.Option("--event", metavar="NAME", help="Only events of this name.")] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Only older ones: 1h, or a time.")
     ] = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+) -> Page:
+    """List audit rows, newest first."""
+    since = None if call.since is None else rfc3339(call.since)
+    call.since = None
+    return call.page(
+        call.client.audit.list_page,
+        site_id=site_id(call, site),
+        command_id=command_id,
+        actor=actor,
+        event=event,
+        since=since,
+        until=None if until is None else rfc3339(parse_since(until, "--until")),
+    )
+
+
+@AUDIT.runs("export")
+def export(
+    call: Call,
+    site: SiteOption = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The file. Default: stdout.")] = None,
 ) -> None:
     """Export the trail as JSON lines, which can be verified without the database."""
-    with open_edge(data) as edge:
-        if out is None:
-            _write_export(edge, site, sys.stdout.buffer)
-            return
-        with out.open("wb") as file:
-            rows = _write_export(edge, site, file)
-    print_result({"file": str(out), "rows": rows}, f"{rows} rows are in {out}.", json)
+    write_parts(call.client.audit.export(site_id=site_id(call, site)), out)
 
 
 @app.command("verify")
@@ -88,40 +95,65 @@ def verify(
             "--since", metavar="FILE", help="An earlier export, or a file of anchors: their rows must still exist."
         ),
     ] = None,
+    server: ServerOption = None,
+    profile: ProfileOption = None,
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Verify the trail. If it is broken, print the first bad row and exit with code 1."""
-    if file is not None and since is not None:
-        raise typer.BadParameter("--since is for the live trail")
-    verdict = _live_verdict(data, since) if file is None else _file_verdict(audit_mac(data), file)
-    print_result(verdict, verdict.sentence, json)
-    if not verdict.intact:
+    """Verify the trail. If it is broken, print the first bad row and exit with code 1.
+
+    An exported file is verified without a server; that needs the master key of the trail.
+    """
+    if file is not None:
+        if since is not None:
+            raise typer.BadParameter("--since is for the live trail")
+        with file.open("rb") as lines:
+            _print_verdict(msgspec.to_builtins(verify_export(lines, audit_mac(data))), json)
+        return
+    options = {"server": server, "profile": profile, "data": data, "json": json, "utc": True}
+    run_remotely(lambda call: _live(call, since), lambda _, verdict: _print_verdict(verdict, json), options, {})
+
+
+def _live(call: Call, since: Path | None) -> Any:
+    return call.client.audit.verify() if since is None else call.client.audit.verify_since(since=_lines(since))
+
+
+def _lines(file: Path) -> list[str]:
+    """The signed heads of a file of anchors, or the signed header of an export."""
+    with file.open("rb") as stream:
+        first = stream.readline()
+        lines = [first, *stream] if is_head(first) else [first]
+    return [line.decode("utf-8", "replace") for line in lines]
+
+
+def _print_verdict(verdict: dict[str, Any], as_json: bool) -> None:
+    broken = verdict.get("broken")
+    found = ChainVerdict(verdict["intact"], verdict["chains"], verdict["rows"], broken and BrokenRow(**broken))
+    print_result(verdict, found.sentence, as_json)
+    if not verdict["intact"]:
         raise typer.Exit(1)
 
 
-@app.command("anchor")
+@AUDIT.does("anchor", "Row {n} of chain {chain} is anchored.")
 def anchor(
+    call: Call,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="TARGET", help="syslog, a URL or a file. Default: the setting audit_anchor."),
+        typer.Option("--to", metavar="TARGET", help="syslog, a URL or a file of this machine. Default: print it."),
     ] = None,
-    data: DataOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Write a signed head of the trail to a place out of reach of the people whose actions are recorded."""
-    with open_edge(data) as edge:
-        target = edge.options.heads.anchor if to is None else _target(to)
-        if target is None:
-            raise typer.BadParameter("name a target with --to, or set audit_anchor")
-        head = record_now(edge.database, edge.trail, edge.remembered.folder, every_chain=True)
-    if head is None:
-        raise Conflict("the audit trail is empty: there is nothing to anchor")
+) -> Any:
+    """Record the heads of all chains, and write the signed head of the main chain to a place that you choose."""
+    target = None if to is None else _target(to)
+    head: Any = call.client.audit.anchor()
+    if target is None:
+        call.note(msgspec.json.encode(head).decode())
+        return head
     try:
-        target.send(head)
+        target.send(msgspec.convert(head, SignedHead))
     except AnchorFailed as error:
         raise Conflict(f"the head was not written to {target}: {error}") from None
-    print_result(head, f"Row {head.n} of chain 0 is anchored at {target}.", json)
+    call.note(f"It is at {target}.")
+    return head
 
 
 def _target(text: str) -> AnchorTarget:
@@ -131,34 +163,11 @@ def _target(text: str) -> AnchorTarget:
         raise BadInput("--to", AnchorTarget.expected) from None
 
 
-def _write_export(edge: EdgeContext, site_id: int | None, file: BinaryIO) -> int:
-    """Write in batches, because a trail may be larger than memory. Rows added meanwhile are not exported."""
-    header = edge.database.read_now(audit_export.build_header, edge.trail.mac, site_id)
-    file.write(audit_export.encode_line(header))
-    written = 0
-    for chain, after, until in audit_export.row_ranges(header):
-        rows = edge.database.read_now(audit_export.read_rows, chain, after, until)
-        file.writelines(map(audit_export.encode_line, rows))
-        written += len(rows)
-    file.flush()
-    return written
-
-
-def _live_verdict(data: Path | None, since: Path | None) -> ChainVerdict:
-    with open_edge(data) as edge:
-        mac = edge.trail.mac
-        anchors = [*edge.remembered.checkpoints(), *(_anchors(mac, since) if since else ())]
-        verification = LiveVerification(mac, anchors)
-        while edge.database.read_now(verification.step):
-            pass
-    return verification.verdict
-
-
-def _file_verdict(mac: KeyedHash, path: Path) -> ChainVerdict:
-    with path.open("rb") as lines:
-        return verify_export(lines, mac)
-
-
-def _anchors(mac: KeyedHash, path: Path) -> Sequence[Checkpoint]:
-    with path.open("rb") as lines:
-        return anchored_checkpoints(lines, mac)
+def audit_mac(data: Path | None) -> KeyedHash:
+    """The MAC that verifies the trail. It needs the master key only, not the database, so any machine can verify."""
+    settings = load_settings(data)
+    source = MasterKeySource(DataFolder(settings.data).master_key_path, settings.master_key)
+    master_key = source.find()
+    if master_key is None:
+        raise MasterKeyError(f"{source} does not exist", "provide the key that the trail was written with")
+    return KeyedHash(master_key.derive_key(KEY_PURPOSE))

@@ -1,250 +1,321 @@
-"""`restante commands`: create, list, approve, cancel and explain commands."""
+"""`restante command`: create, list, explain, approve, cancel and verify commands for miners."""
 
-import sys
+import json as json_text
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from restante.cli.actor import cli_actor
-from restante.cli.database import open_database
-from restante.cli.edge import command_verify
-from restante.cli.edge.context import SiteArgument, SiteOption, ZoneOption, open_edge
-from restante.cli.options import ID_MAX, AfterOption, DataOption, JsonOption, LimitOption
-from restante.cli.output import (
-    Columns,
-    present_fields,
-    print_fields,
-    print_json,
-    print_page,
-    print_record,
-    print_result,
-    print_table,
+from restante.cli.output import Column, Columns, identity, print_list, print_one, print_table, when
+from restante.cli.remote.arguments import (
+    COMMANDS,
+    MinerOption,
+    SiteArgument,
+    SiteOption,
+    ZoneOption,
+    choice,
+    full_id,
+    json_object,
+    site_id,
+    whole_number,
 )
-from restante.commands.lifecycle import approval, approval_policy, cancellation, creation, explanation, listing
-from restante.commands.lifecycle.approval_policy import ApprovalPolicy
-from restante.commands.lifecycle.command_types import standard_type
-from restante.commands.lifecycle.creation import CommandRequest
-from restante.commands.lifecycle.listing import CommandFilter, CommandView
-from restante.commands.lifecycle.makers import WINDOW_SECONDS_MAX
+from restante.cli.remote.noun import (
+    Call,
+    DataOption,
+    Item,
+    JsonOption,
+    Noun,
+    Page,
+    ProfileOption,
+    ServerOption,
+    run_remotely,
+)
+from restante.cli.remote.times import parse_duration
+from restante.commands.dispatch.signing import verify_command
 from restante.core.commands.command_states import State
-from restante.core.errors import NotAllowed
-from restante.core.iso_time import parse_iso
-from restante.database.paging import PageRequest
+from restante.core.errors import BadInput
 
-app = typer.Typer(no_args_is_help=True, help="Commands for miners.")
-app.command("verify")(command_verify.verify)
+COMMAND = Noun("Commands for miners.")
+app = COMMAND.app
 
-CommandArgument = Annotated[str, typer.Argument(metavar="ID", help="The command's id.")]
-MinerOption = Annotated[int | None, typer.Option("--miner", min=1, max=ID_MAX, help="The miner's id.")]
+CommandArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The command's id, or its beginning.", autocompletion=COMMANDS)
+]
 TypeArgument = Annotated[str, typer.Argument(metavar="TYPE", help="For example MINER_RESTART, or restart.")]
 ReasonOption = Annotated[str | None, typer.Option("--reason", help="The reason, for the audit trail.")]
-
-_COLUMNS: Columns = {
-    "id": "command_id",
+COLUMNS: Columns = {
+    "id": identity("command_id"),
     "site": "site_id",
-    "miner": lambda command: command.miner_id or "many",
+    "miner": Column(lambda command: command["miner_id"] or "many"),
     "type": "command_type",
     "priority": "priority",
     "status": "status",
     "made by": "created_by",
-    "made": "created_at",
-    "expires": "expires_at",
+    "made": when("created_at"),
+    "expires": when("expires_at"),
     "result": "result_code",
 }
 
 
-_POLICY_COLUMNS: Columns = {
-    "types": lambda policy: ", ".join(policy.command_types) or "none",
-    "from miners": lambda policy: policy.miners_from or "never",
-    "window": lambda policy: f"{policy.window_seconds} s",
-    "changed": "changed_at",
-    "by": "changed_by",
-}
+@COMMAND.lists(COLUMNS, empty="No commands.", has_since=True)
+def list_commands(
+    call: Call,
+    site: SiteOption = None,
+    miner_id: MinerOption = None,
+    status: Annotated[str | None, choice("--status", [each.value for each in State], "Only in this state.")] = None,
+    command_type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only of this type.")] = None,
+    created_by: Annotated[
+        str | None, typer.Option("--by", metavar="WHO", help="Only those made by this actor.")
+    ] = None,
+) -> Page:
+    """List commands, newest first."""
+    return call.page(
+        call.client.commands.list_page,
+        site_id=site_id(call, site),
+        miner_id=miner_id,
+        status=status,
+        command_type=command_type,
+        created_by=created_by,
+    )
 
 
-@app.command("send")
-def send(
+@COMMAND.runs("show")
+def show(call: Call, command: CommandArgument) -> None:
+    """Show one command with its history."""
+    found = dict(call.client.commands.get(command_of(call, command)))
+    if call.is_json:
+        print_one(found, None, as_json=True, is_utc=True)
+        return
+    history: list[Item] = found.pop("history")  # type: ignore[assignment]
+    print_one(found, None, as_json=False, is_utc=call.is_utc)
+    names = ("at", "actor", "event", "from_state", "to_state", "detail")
+    rows = [[_text(row.get(name)) for name in names] for row in history]
+    print_table(("at", "who", "what", "from", "to", "detail"), rows, when_empty="No history.")
+
+
+def _text(value: Any) -> str:
+    return json_text.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value or "")
+
+
+@COMMAND.does("create", "{command_id} is made, {status}: {command_type}, until {expires_at}.", asks=True)
+def create(
+    call: Call,
     site: SiteArgument,
     command_type: TypeArgument,
-    miner: MinerOption = None,
-    targets: Annotated[
-        list[int] | None, typer.Option("--target", min=1, max=ID_MAX, help="One of several miners; repeatable.")
+    miner_id: MinerOption = None,
+    target_ids: Annotated[
+        list[int] | None,
+        typer.Option("--target", metavar="ID", parser=whole_number, help="One of several miners; repeatable."),
     ] = None,
     all_miners: Annotated[bool, typer.Option("--all-miners", help="Every miner of the site or zone.")] = False,
-    zone: ZoneOption = None,
+    zone_id: ZoneOption = None,
     params: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--params",
             metavar="JSON",
             help="The parameters of the type: a JSON object, or @FILE, or - for stdin. Every user of the machine sees "
             "a command line: use a file for a password.",
         ),
-    ] = "{}",
-    priority: Annotated[int, typer.Option("--priority", help="0 is normal, higher is more urgent.")] = 0,
-    ttl: Annotated[int | None, typer.Option("--ttl", metavar="SECONDS", help="How long it stays valid.")] = None,
+    ] = None,
+    priority: Annotated[
+        int | None, typer.Option("--priority", metavar="N", help="0 is normal, higher is more urgent.")
+    ] = None,
+    ttl_sec: Annotated[
+        str | None, typer.Option("--ttl", metavar="TIME", help="How long it stays valid: 10m, 1h.")
+    ] = None,
     expires_at: Annotated[
         str | None, typer.Option("--expires-at", metavar="TIME", help="The expiry time, instead of --ttl.")
     ] = None,
     dedupe_key: Annotated[
-        str | None, typer.Option("--dedupe-key", help="At most one active command has this key.")
+        str | None, typer.Option("--dedupe-key", metavar="KEY", help="At most one active command has this key.")
     ] = None,
     max_retries: Annotated[
-        int | None, typer.Option("--max-retries", help="How often a failed attempt is repeated.")
+        int | None,
+        typer.Option("--max-retries", metavar="N", help="How often a failed attempt is repeated.", parser=whole_number),
     ] = None,
     supersedes: Annotated[
         str | None, typer.Option("--supersedes", metavar="ID", help="The command that this one replaces.")
     ] = None,
-    data: DataOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Any:
     """Create a command. The next poll of a collector of the site gets it."""
-    request = CommandRequest(
-        site_id=site,
-        command_type=command_type,
-        miner_id=miner,
-        target_ids=targets or None,
-        all_miners=all_miners,
-        zone_id=zone,
-        params=_params_of(params),
-        priority=priority,
-        ttl_sec=ttl,
-        expires_at_ms=None if expires_at is None else parse_iso(expires_at, "--expires-at"),
-        dedupe_key=dedupe_key,
-        max_retries=max_retries,
-        supersedes=supersedes,
-    )
-    with open_edge(data) as edge:
-        command = edge.database.write_now(
-            creation.create, edge.trail, request, cli_actor(), edge.options.for_creation(edge.box)
-        )
-    waits = " and waits for approval" if command.status == State.pending_approval else ""
-    text = f"{command.command_id} is made{waits}: {command.command_type}, until {command.expires_at}."
-    print_result(command, text, json)
+    where = site_id(call, site)
+    given: dict[str, Any] = {
+        "site_id": where,
+        "command_type": command_type,
+        "miner_id": miner_id,
+        "target_ids": target_ids or None,
+        "all_miners": all_miners or None,
+        "zone_id": zone_id,
+        "params": None if params is None else json_object(params, "--params"),
+        "priority": priority,
+        "ttl_sec": None if ttl_sec is None else parse_duration(ttl_sec, "--ttl"),
+        "expires_at": expires_at,
+        "dedupe_key": dedupe_key,
+        "max_retries": max_retries,
+        "supersedes": supersedes,
+    }
+    _confirm_many(call, where, command_type, target_ids, all_miners, zone_id)
+    made = call.client.commands.create(**{name: value for name, value in given.items() if value is not None})
+    if made.get("status") == State.pending_approval:
+        call.note("It waits for approval: another person approves it with `restante command approve`.")
+    return made
 
 
-@app.command("list")
-def list_commands(
-    site: SiteOption = None,
-    miner: MinerOption = None,
-    status: Annotated[State | None, typer.Option("--status", help="Only commands in this state.")] = None,
-    command_type: Annotated[str | None, typer.Option("--type", help="Only commands of this type.")] = None,
-    created_by: Annotated[str | None, typer.Option("--by", help="Only commands created by this actor.")] = None,
-    limit: LimitOption = 100,
-    after: AfterOption = 0,
-    data: DataOption = None,
-    json: JsonOption = False,
+def _confirm_many(
+    call: Call, site: int | None, command_type: str, targets: list[int] | None, all_miners: bool, zone: int | None
 ) -> None:
-    """List commands, newest first."""
-    command_filter = CommandFilter(
-        site_id=site,
-        miner_id=miner,
-        status=None if status is None else status.value,
-        command_type=None if command_type is None else standard_type(command_type, "--type"),
-        created_by=created_by,
-    )
-    with open_database(data) as database:
-        page = database.read_now(listing.list_page, command_filter, PageRequest(limit, after))
-    print_page(page, _COLUMNS, json, when_empty="No commands.")
+    """Ask if the command is for more than one miner."""
+    if all_miners:
+        count = sum(1 for _ in call.client.miners.list(site_id=site, zone_id=zone))
+        place = f"site {site}" if zone is None else f"zone {zone} of site {site}"
+        call.confirm(f"This sends {command_type} to all miners of {place}: {count}.")
+    elif len(targets or ()) > 1:
+        call.confirm(f"This sends {command_type} to {len(targets or ())} miners of site {site}.")
+    elif call.is_dry_run:
+        call.confirm(f"This sends {command_type} to one miner of site {site}.")
 
 
-@app.command("show")
-def show(command_id: CommandArgument, data: DataOption = None, json: JsonOption = False) -> None:
-    """Show one command with its history."""
-    with open_database(data) as database:
-        command = database.read_now(listing.show, command_id)
-    if json:
-        print_json(command)
-        return
-    print_fields(present_fields(command, CommandView.__struct_fields__).items())
-    history = [
-        (row.at, row.actor, row.event, row.from_state, row.to_state, bytes(row.detail).decode())
-        for row in command.history
-    ]
-    print_table(("at", "who", "what", "from", "to", "detail"), history, when_empty="No history.")
-
-
-@app.command("cancel")
-def cancel(
-    command_id: CommandArgument, reason: ReasonOption = None, data: DataOption = None, json: JsonOption = False
-) -> None:
+@COMMAND.does("cancel", "{command_id} is {status}.")
+def cancel(call: Call, command: CommandArgument, reason: ReasonOption = None) -> Any:
     """Cancel a command, even a dispatched one: its ACK is then refused."""
-    with open_edge(data) as edge:
-        edge.database.write_now(cancellation.cancel, edge.trail, command_id, cli_actor(), reason)
-    _print_state(command_id, State.cancelled, "is cancelled", json)
+    return call.client.commands.cancel(command_of(call, command), **_reason(reason))
 
 
-@app.command("approve")
-def approve(command_id: CommandArgument, data: DataOption = None, _json: JsonOption = False) -> None:
-    """Explain how to approve a command: only a signed-in person can, over HTTP."""
-    with open_database(data) as database:
-        database.read_now(listing.get, command_id)
-    path = f"/api/edge/v1/admin/commands/{command_id}/approve"
-    raise NotAllowed(f"approval needs a signed-in person, which a shell does not prove: sign in and POST {path}")
+@COMMAND.does("approve", "{command_id} is {status}.")
+def approve(call: Call, command: CommandArgument) -> Any:
+    """Approve a command. This needs `restante login` as a person who did not make it."""
+    return call.client.commands.approve(command_of(call, command))
 
 
-@app.command("deny")
-def deny(
-    command_id: CommandArgument, reason: ReasonOption = None, data: DataOption = None, json: JsonOption = False
-) -> None:
+@COMMAND.does("deny", "{command_id} is denied.")
+def deny(call: Call, command: CommandArgument, reason: ReasonOption = None) -> Any:
     """Deny a command that waits for approval."""
-    with open_edge(data) as edge:
-        edge.database.write_now(approval.deny, edge.trail, command_id, cli_actor(), reason)
-    _print_state(command_id, State.cancelled, "is denied", json)
+    return call.client.commands.deny(command_of(call, command), **_reason(reason))
 
 
-@app.command("policy")
+@COMMAND.does("why", "{sentence}")
+def why(call: Call, command: CommandArgument) -> Any:
+    """Explain what a command is waiting for."""
+    return call.client.commands.why(command_of(call, command))
+
+
+@COMMAND.shows(
+    {
+        "types": Column(lambda policy: ", ".join(policy["command_types"]) or "none"),
+        "from miners": Column(lambda policy: policy["miners_from"] or "never"),
+        "window": Column(lambda policy: f"{policy['window_seconds']} s"),
+        "changed": when("changed_at"),
+        "by": "changed_by",
+    },
+    name="policy",
+)
 def policy(
-    types: Annotated[
+    call: Call,
+    command_types: Annotated[
         list[str] | None, typer.Option("--type", metavar="TYPE", help="A type that needs approval; repeatable.")
     ] = None,
     no_types: Annotated[bool, typer.Option("--no-types", help="No type needs approval by itself.")] = False,
     miners_from: Annotated[
         int | None,
-        typer.Option("--from-miners", min=0, max=1_000_000, help="From how many miners on; 0: never."),
+        typer.Option("--from-miners", metavar="N", parser=whole_number, help="From how many miners on; 0: never."),
     ] = None,
-    window: Annotated[
+    window_seconds: Annotated[
+        str | None, typer.Option("--window", metavar="TIME", help="How long commands count together: 1h.")
+    ] = None,
+) -> Item:
+    """Show which commands need approval, or change it; the audit trail records the change."""
+    stored = call.client.commands.policy()
+    if not command_types and not no_types and miners_from is None and window_seconds is None:
+        return dict(stored)
+    window = stored["window_seconds"] if window_seconds is None else parse_duration(window_seconds, "--window")
+    changed = call.client.commands.set_policy(
+        command_types=command_types or ([] if no_types else stored["command_types"]),
+        miners_from=stored["miners_from"] if miners_from is None else miners_from or None,
+        window_seconds=window,
+    )
+    return dict(changed)
+
+
+@app.command("verify")
+def verify(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A command or the response of a poll, as JSON; - for stdin.")
+    ],
+    collector: Annotated[
         int | None,
-        typer.Option(
-            "--window", metavar="SECONDS", min=1, max=WINDOW_SECONDS_MAX, help="How long commands count together."
-        ),
+        typer.Option("--collector", metavar="ID", parser=whole_number, help="The collector whose secret signed it."),
     ] = None,
+    secret_file: Annotated[
+        Path | None, typer.Option("--secret-file", metavar="FILE", help="A file that contains the secret.")
+    ] = None,
+    server: ServerOption = None,
+    profile: ProfileOption = None,
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show which commands need approval, or change it; the audit trail records the change."""
-    with open_edge(data) as edge:
-        initial = edge.options.approval
-        stored = edge.database.read_now(approval_policy.show, initial)
-        if types or no_types or miners_from is not None or window is not None:
-            changed = ApprovalPolicy(
-                command_types=types or ([] if no_types else stored.command_types),
-                miners_from=stored.miners_from if miners_from is None else miners_from or None,
-                window_seconds=window or stored.window_seconds,
-            )
-            stored = edge.database.write_now(approval_policy.change, edge.trail, initial, changed, cli_actor())
-    print_record(stored, _POLICY_COLUMNS, json)
+    """Check the signatures of commands; exit code 1 if one is invalid.
+
+    With --secret-file no server is needed. With --collector the server checks them, and records it.
+    """
+    if (collector is None) == (secret_file is None):
+        raise typer.BadParameter("give --collector or --secret-file")
+    commands = commands_in(file)
+    if secret_file is not None:
+        secret = secret_file.read_text("utf-8").strip()
+        print_verdicts([_verdict(command, secret) for command in commands], json)
+        return
+    options = {"server": server, "profile": profile, "data": data, "json": json, "utc": True}
+    run_remotely(
+        lambda call: call.client.collectors.verify(collector or 0, commands=commands)["items"],
+        lambda _, verdicts: print_verdicts(verdicts, json),
+        options,
+        {"device_id": "--collector"},
+    )
 
 
-@app.command("why")
-def explain(command_id: CommandArgument, data: DataOption = None, json: JsonOption = False) -> None:
-    """Explain what a command is waiting for."""
-    with open_edge(data) as edge:
-        explained = edge.database.write_now(explanation.explain, edge.trail, edge.options.for_claims(), command_id)
-    print_result(explained, explained.sentence, json)
+def _verdict(command: dict[str, Any], secret: str) -> Item:
+    verdict = verify_command(command, secret)
+    return {"command_id": command.get("command_id"), "valid": verdict.is_valid, "reason": verdict.reason}
 
 
-def _params_of(given: str) -> bytes:
-    if given == "-":
-        return sys.stdin.buffer.read()
-    if not given.startswith("@"):
-        return given.encode()
+def print_verdicts(verdicts: list[Any], as_json: bool) -> None:
+    columns: Columns = {
+        "command": identity("command_id"),
+        "signature": Column(lambda verdict: "valid" if verdict["valid"] else "INVALID"),
+        "why": "reason",
+    }
+    page = {"items": verdicts, "next": None}
+    print_list(page, columns, as_json=as_json, is_utc=True, when_empty="No commands.")
+    if not all(verdict["valid"] for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+def commands_in(file: Path) -> list[dict[str, Any]]:
+    """The commands of a file. Duplicate keys are refused: the collector may have read the other value."""
+    text = typer.get_text_stream("stdin").read() if str(file) == "-" else file.read_text("utf-8")
     try:
-        return Path(given[1:]).read_bytes()
-    except OSError as error:
-        raise typer.BadParameter(f"--params: cannot read {given[1:]}: {error.strerror}") from None
+        value = json_text.loads(text, object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise BadInput("FILE", f"JSON ({error})") from None
+    if isinstance(value, dict) and isinstance(value.get("commands"), list):
+        value = value["commands"]
+    commands = value if isinstance(value, list) else [value]
+    if not all(isinstance(command, dict) for command in commands):
+        raise BadInput("FILE", "a command, a list of commands, or the response of a poll")
+    return commands
 
 
-def _print_state(command_id: str, state: State, what: str, json: bool) -> None:
-    print_result({"command_id": command_id, "status": state.value}, f"{command_id} {what}.", json)
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object contains a key twice")
+    return found
+
+
+def command_of(call: Call, text: str) -> str:
+    return full_id(text, "command_id", call.client.commands.get, call.client.commands.list())
+
+
+def _reason(reason: str | None) -> dict[str, str]:
+    return {} if reason is None else {"reason": reason}

@@ -1,1 +1,1 @@
-"""The command groups for event polling."""
+"""The nouns of events: clients, events, signing keys, streams."""

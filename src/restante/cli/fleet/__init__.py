@@ -1,1 +1,1 @@
-"""The command groups for devices, people and keys."""
+"""The nouns of devices, people and keys."""

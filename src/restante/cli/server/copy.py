@@ -70,10 +70,12 @@ class _ProgressBars:
         self._progress.stop()
 
     def update(self, progress: CopyProgress) -> None:
-        """Copying is the first half of a table's bar, comparing the second."""
+        """A bar counts the rows of a table twice, one after the other: as they are copied, then compared."""
         task = self._tasks.get(progress.table)
         if task is None:
             if not progress.total:
                 return
-            task = self._tasks[progress.table] = self._progress.add_task(progress.table, total=2 * progress.total)
-        self._progress.update(task, completed=progress.copied + progress.compared)
+            task = self._tasks[progress.table] = self._progress.add_task(progress.table, total=progress.total)
+        is_comparing = progress.compared > 0
+        done, what = (progress.compared, "compared") if is_comparing else (progress.copied, "copied")
+        self._progress.update(task, completed=done, description=f"{progress.table} {what}")

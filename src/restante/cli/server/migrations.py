@@ -69,8 +69,7 @@ def apply(data: DataOption = None, json: JsonOption = False) -> None:
         # The schema must not change under a running server.
         folder = DataFolder(settings.data)
         folder.refuse_if_running()
-        folder.refuse_key_without_database()
-        folder.create()
+        folder.refuse_without_database()
     applied = migrate.migrate(engine)
     text = "\n".join(f"Applied {step.number:04}_{step.name}." for step in applied) or "Nothing was lacking."
     print_result([{"number": step.number, "name": step.name} for step in applied], text, json)

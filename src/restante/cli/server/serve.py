@@ -61,11 +61,9 @@ def startup_message(settings: Settings, *, has_users: bool, started_as: str) -> 
     ]
     if not has_users:
         data = "" if settings.data == DECLARATIONS["data"].default else f" --data {shlex.quote(str(settings.data))}"
-        # The URL itself may contain a password.
-        database = " --database URL" if settings.database else ""
         lines += [
             "There is no user yet. Make the first one with:",
-            f"    {started_as} user add you@example.com --role admin{data}{database}",
+            f"    {started_as} user create you@example.com --role admin{data}",
         ]
     return "\n".join(lines)
 

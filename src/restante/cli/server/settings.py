@@ -88,7 +88,7 @@ def settings(
         return
     resolved = resolve({"data": data, "database": database_from_flag()}, os.environ, config)
     if json:
-        print_json([_as_json(each, resolved) for each in DECLARATIONS.values()])
+        print_json({"items": [_as_json(each, resolved) for each in DECLARATIONS.values()], "next": None})
     else:
         rows = [
             (each.name, each.shown(_value(each, resolved)), resolved.origins[each.name], each.meaning)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from restante.core.commands.command_states import Event
 from restante.core.decoding import INT64_MAX
 from restante.core.iso_time import iso_precise
 from restante.database.connection import Connection, Row
@@ -27,6 +28,20 @@ class AuditView(msgspec.Struct, frozen=True):
     to_state: str | None
     detail: msgspec.Raw
     hash: str
+
+
+# Every event of the trail, for filters. Those of commands that change a state are named after `Event`.
+EVENTS = (
+    *("command.created", "command.lease_extended", "command.params_renamed"),
+    *(f"command.{event}" for event in Event),
+    "ack.refused",
+    *("approval.policy_changed", "approval.policy_imported"),
+    *("collector.created", "collector.revoked", "collector.secret_read"),
+    *("collector.secret_rotated", "collector.token_rotated"),
+    *("rule.created", "rule.changed", "rule.deleted", "rule.refused"),
+    *("site.created", "zone.created", "miner.created"),
+    *("chain.opened", "audit.heads", "audit.set_back"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,15 @@ class HeadsRecorder:
         await self._remember(head)
         await self._anchor(head)
 
+    async def record_all(self) -> SignedHead | None:
+        """Record the heads of all chains now, and return the head of the main chain."""
+        if await self._database.read(chain_heads.read_heads, self._trail):
+            await self._database.write(chain_heads.record_heads, self._trail, {})
+        head = await self._database.read(signed_head)
+        if head is not None:
+            await self._remember(head)
+        return head
+
     def _has_changed(self, conn: Connection) -> bool:
         return chain_heads.read_heads(conn, self._trail) != self._known
 
@@ -126,17 +135,3 @@ def is_remembered(conn: Connection, remembered: RememberedHead) -> bool:
         log.warning("remembered head of the audit trail ignored", error=str(error))
         return True
     return checkpoint is None or chain_heads.has_row(conn, checkpoint)
-
-
-def record_now(database: Database, trail: AuditTrail, folder: Path, *, every_chain: bool = False) -> SignedHead | None:
-    """Record the heads of the chains that this process has written, or of all; remember and return the main chain's
-    head. For the command line."""
-    heads = database.read_now(chain_heads.read_heads, trail)
-    chains = heads.keys() if every_chain else heads.keys() & trail.written_chains
-    if chains:
-        known = {chain: head for chain, head in heads.items() if chain not in chains}
-        database.write_now(chain_heads.record_heads, trail, known)
-    head, remembered = database.read_now(signed_head), RememberedHead(folder, trail.mac)
-    if head is not None and folder.is_dir() and database.read_now(is_remembered, remembered):
-        remembered.write(head)
-    return head

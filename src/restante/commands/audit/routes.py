@@ -1,16 +1,22 @@
-"""Operator routes for the audit trail: list, export, verify."""
+"""Operator routes for the audit trail: list, export, verify, anchor."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated
+
+import msgspec
 
 from restante.commands.audit import audit_export, audit_listing
 from restante.commands.audit.audit_export import ExportHeader
 from restante.commands.audit.audit_listing import AuditFilter, AuditView
-from restante.commands.audit.audit_trail import AuditTrail
-from restante.commands.audit.audit_verify import ChainVerdict, LiveVerification
-from restante.commands.audit.signed_heads import RememberedHead
+from restante.commands.audit.audit_trail import AuditTrail, Checkpoint
+from restante.commands.audit.audit_verify import ChainVerdict, LiveVerification, anchored_checkpoints
+from restante.commands.audit.heads_recorder import HeadsRecorder
+from restante.commands.audit.signed_heads import SignedHead
 from restante.commands.response_format import RESPONSE_FORMAT
+from restante.core import suggestions
 from restante.core.decoding import INT64_MAX
+from restante.core.errors import BadInput, Conflict
 from restante.core.iso_time import parse_iso
 from restante.database.database import Database
 from restante.database.paging import Page
@@ -23,6 +29,7 @@ from restante.web.routes import Access, Header, Query, ResponseInfo, Route, Rout
 TAG = "edge audit"
 PATH = "/api/edge/v1/admin/audit"
 
+SINCE_LINES_MAX = 10_000
 _TEXT = {"type": "string"}
 _TIME = {"type": "string", "format": "date-time"}
 _SITE = Query("site_id", "only of this site", {"type": "integer", "minimum": 1, "maximum": INT64_MAX})
@@ -38,11 +45,15 @@ _LIST_QUERY = (
 _FILE_NAME = Header("Content-Disposition", "The name of the file.", required=True)
 
 
+class SinceBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    since: Annotated[list[str], msgspec.Meta(max_length=SINCE_LINES_MAX)]
+
+
 class AdminAuditRoutes:
-    def __init__(self, database: Database, trail: AuditTrail, remembered: RememberedHead | None = None) -> None:
+    def __init__(self, database: Database, trail: AuditTrail, recorder: HeadsRecorder) -> None:
         self._database = database
         self._mac = trail.mac
-        self._remembered = remembered
+        self._recorder = recorder
 
     def routes(self) -> list[Route]:
         group = RouteGroup(TAG, RESPONSE_FORMAT, prefix=PATH, area=Area.commands)
@@ -58,6 +69,14 @@ class AdminAuditRoutes:
                 responses=(ResponseInfo(200, str, (_FILE_NAME,), "application/jsonl"),),
             ),
             group.get("/verify", self.verify, Access.read, "Prove the audit trail unbroken"),
+            group.post(
+                "/verify",
+                self.verify_since,
+                Access.operate,
+                "Prove that the audit trail still has the rows of an earlier export or of anchors",
+                examples=({"since": []},),
+            ),
+            group.post("/anchor", self.anchor, Access.operate, "Record the heads of all chains", errors=(409,)),
         ]
 
     async def list_page(self, request: ApiRequest) -> Page[AuditView]:
@@ -65,7 +84,7 @@ class AdminAuditRoutes:
             site_id=_site_id_of(request),
             command_id=request.query_text("command_id"),
             actor=request.query_text("actor"),
-            event=request.query_text("event"),
+            event=_event_of(request),
             since_ms=_time_of(request, "since"),
             until_ms=_time_of(request, "until"),
         )
@@ -87,9 +106,26 @@ class AdminAuditRoutes:
 
     async def verify(self, request: ApiRequest) -> ChainVerdict:
         """`intact`, or the first broken row. The trail must also have the row that this server remembers."""
+        return await self._verify(request, ())
+
+    async def verify_since(self, request: ApiRequest, body: SinceBody) -> ChainVerdict:
+        """`since`: the lines of a file of anchors, or the first line of an earlier export. The trail must have these
+        rows: this detects a database that was set back as a whole."""
+        anchors = anchored_checkpoints([line.encode() for line in body.since], self._mac) if body.since else ()
+        return await self._verify(request, anchors)
+
+    async def anchor(self, request: ApiRequest) -> SignedHead:
+        """The signed head of the main chain. Keep it where the people who are audited cannot change it."""
+        request.require_all("this records the chains of all sites")
+        head = await self._recorder.record_all()
+        if head is None:
+            raise Conflict("nothing was recorded in the audit trail yet")
+        return head
+
+    async def _verify(self, request: ApiRequest, anchors: Sequence[Checkpoint]) -> ChainVerdict:
         request.require_all("this verifies the chains of all sites")
-        remembered = () if self._remembered is None else await asyncio.to_thread(self._remembered.checkpoints)
-        verification = LiveVerification(self._mac, remembered)
+        remembered = await asyncio.to_thread(self._recorder.remembered.checkpoints)
+        verification = LiveVerification(self._mac, [*remembered, *anchors])
         while await self._database.read(verification.step):
             pass
         return verification.verdict
@@ -97,6 +133,13 @@ class AdminAuditRoutes:
 
 def _site_id_of(request: ApiRequest) -> int | None:
     return request.query_int("site_id", 0, 1, INT64_MAX) or None
+
+
+def _event_of(request: ApiRequest) -> str | None:
+    event = request.query_text("event")
+    if event is not None and event not in audit_listing.EVENTS:
+        raise BadInput("event", suggestions.one_of(event, audit_listing.EVENTS))
+    return event
 
 
 def _time_of(request: ApiRequest, name: str) -> int | None:

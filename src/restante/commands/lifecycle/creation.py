@@ -40,6 +40,7 @@ from restante.database.queries import queries_beside
 SQL = queries_beside(__file__)
 
 TTL_DEFAULT_SECONDS = 3600
+SHORT_TTL_SECONDS = 60
 TTL_MAX_SECONDS = 366 * 86_400
 TARGETS_MAX = 100_000
 RETRIES_MAX = 100
@@ -254,13 +255,16 @@ def _check_rate(conn: Connection, rules: RateRules, site_id: int, command_type: 
 
 
 def _expires_at(conn: Connection, request: CommandRequest) -> int:
-    """The expiry in whole seconds, as it is signed and shown; rounded up, so never earlier than requested."""
+    """The expiry in whole seconds, as it is signed and shown. A lifetime counts from the second in which the command is
+    made; a time and a short lifetime are rounded up."""
     if request.expires_at_ms is not None and request.ttl_sec is not None:
         raise BadInput("expires_at", "either this or ttl_sec")
     if request.ttl_sec is not None and not 1 <= request.ttl_sec <= TTL_MAX_SECONDS:
         raise BadInput("ttl_sec", f"a whole number from 1 to {TTL_MAX_SECONDS}")
     ttl_sec = TTL_DEFAULT_SECONDS if request.ttl_sec is None else request.ttl_sec
-    expires_at = request.expires_at_ms if request.expires_at_ms is not None else conn.now_ms + ttl_sec * 1000
+    # Of a short lifetime, a part of a second would be missed.
+    created_at = conn.now_ms if ttl_sec < SHORT_TTL_SECONDS else conn.now_ms // 1000 * 1000
+    expires_at = request.expires_at_ms if request.expires_at_ms is not None else created_at + ttl_sec * 1000
     if not conn.now_ms < expires_at <= conn.now_ms + TTL_MAX_SECONDS * 1000:
         raise BadInput("expires_at", "a time to come, within a year")
     return -(-expires_at // 1000) * 1000

@@ -2,7 +2,7 @@
 
     a person                  the e-mail, and `person:<id>`
     an API key                `key:<name>`, `key:<id>`, and the person who made the key
-    the command line          `cli:<system user>`
+    the Unix socket           `local:<system user>`
     a rule                    `rule:<id>`, and everybody who made or changed the rule
 
 Rows are deleted some time after the command has ended (`delete_old`).

@@ -22,8 +22,10 @@ from restante.commands.lifecycle.secret_params import SplitParams, masked_text
 from restante.commands.sites import sites
 from restante.commands.sites.collectors import SecretBox
 from restante.commands.sites.site_scope import site_filter
+from restante.commands.telemetry.measurement_names import MEASUREMENTS
 from restante.core.errors import BadInput, Conflict, NotFound
 from restante.core.iso_time import iso, iso_or_none
+from restante.core.suggestions import misspelt
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
@@ -255,6 +257,9 @@ def _check_threshold(request: RuleRequest) -> None:
             raise BadInput(name, "a value, because a threshold rule needs it")
     if request.trigger_metric in NOT_METRICS:
         raise BadInput("trigger_metric", "the name of a measurement")
+    meant = misspelt(request.trigger_metric or "", MEASUREMENTS)
+    if meant is not None:
+        raise BadInput("trigger_metric", f"the name of a measurement; did you mean {meant}?")
 
 
 def _check_offline(request: RuleRequest) -> None:

@@ -1,12 +1,14 @@
 """Routes for collectors: add, list, rotate, revoke. Tokens and secrets are shown once; the audit trail records it."""
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from restante.commands.audit.audit_trail import AuditTrail
+from restante.commands.audit.audit_trail import AuditEntry, AuditTrail
 from restante.commands.body_ids import BodyWithIds, Id
+from restante.commands.dispatch.signing import verify_command
 from restante.commands.response_format import RESPONSE_FORMAT
 from restante.commands.sites import collectors, site_scope, sites
 from restante.commands.sites.collectors import Collector, NewCollector, SecretBox
@@ -25,6 +27,7 @@ from restante.web.routes import Access, Query, Route, RouteGroup, RouteOptions
 TAG = "edge collectors"
 PATH = "/api/edge/v1/admin/devices"
 OVERLAP_MAX_SECONDS = 30 * 86_400
+VERIFIED_COMMANDS_MAX = 1000
 
 Overlap = Annotated[int, Meta(ge=0, le=OVERLAP_MAX_SECONDS)]
 _BY_SITE = (
@@ -84,6 +87,22 @@ class RotationResult(msgspec.Struct, frozen=True):
     old_secret_until: str | None
 
 
+class SignedCommands(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Commands as a collector received them."""
+
+    commands: Annotated[list[dict[str, Any]], msgspec.Meta(max_length=VERIFIED_COMMANDS_MAX)]
+
+
+class CommandSignature(msgspec.Struct, frozen=True):
+    command_id: str | None
+    valid: bool
+    reason: str
+
+
+class SignatureVerdicts(msgspec.Struct, frozen=True):
+    items: list[CommandSignature]
+
+
 class AdminCollectorRoutes:
     def __init__(
         self,
@@ -121,6 +140,13 @@ class AdminCollectorRoutes:
             group.get(one, self.get, Access.read, "Show a collector"),
             group.post(one + "/rotate", self.rotate, Access.administer, "Replace token and secret", **rotation),
             group.post(one + "/revoke", self.revoke, Access.administer, "Revoke a collector"),
+            group.post(
+                one + "/verify",
+                self.verify,
+                Access.administer,
+                "Check the signatures of commands with the collector's secret",
+                examples=({"commands": [{"command_id": "cmd_1", "signature": "00"}]},),
+            ),
             group.delete(one, self.revoke, Access.administer, "Revoke a collector"),
         ]
 
@@ -154,6 +180,13 @@ class AdminCollectorRoutes:
         return await self._database.write(
             rotate, self._trail, self._box, request.path_id("device_id"), rotation, request.actor
         )
+
+    async def verify(self, request: ApiRequest, body: SignedCommands) -> SignatureVerdicts:
+        """The audit trail records that the secret was read. The secret itself is not in the response."""
+        device_id = request.path_id("device_id")
+        await site_scope.check_collector(self._database, request.allowed, device_id)
+        secrets = await self._database.write(_read_secrets, self._trail, self._box, device_id, request.actor)
+        return SignatureVerdicts([signature_verdict(command, secrets) for command in body.commands])
 
     async def revoke(self, request: ApiRequest) -> CollectorView:
         """Revoking is final. Other collectors get the commands that it holds when their leases expire."""
@@ -212,3 +245,19 @@ def view(collector: Collector) -> CollectorView:
         revoked_at=iso_or_none(collector.revoked_at),
         old_secret_until=iso_or_none(collector.old_secret_until),
     )
+
+
+def signature_verdict(command: dict[str, Any], secrets: Sequence[str]) -> CommandSignature:
+    """Whether the signature of the command is that of one of the secrets, and why not."""
+    verdicts = [verify_command(command, secret) for secret in secrets]
+    best = next((verdict for verdict in verdicts if verdict.is_valid), verdicts[0])
+    command_id = command.get("command_id")
+    return CommandSignature(command_id if isinstance(command_id, str) else None, best.is_valid, best.reason)
+
+
+def _read_secrets(conn: Connection, trail: AuditTrail, box: SecretBox, device_id: int, actor: str) -> list[str]:
+    """The collector's valid secrets. Reading them is recorded in the audit trail."""
+    site_id = collectors.find(conn, device_id).site_id
+    detail = {"device_id": device_id}
+    trail.record(conn, AuditEntry(site_id, actor, "collector.secret_read", None, None, None, detail))
+    return box.valid_secrets(collectors.sealed_secrets(conn, device_id), conn.now_ms)

@@ -52,6 +52,8 @@ _ALIASES = (
     _Alias("fan_speeds", "fan_rpm_min", _of_list(min)),
     _Alias("fan_speeds", "fan_rpm_max", _of_list(max)),
 )
+# The names that are documented. Collectors may send any others.
+MEASUREMENTS = tuple(dict.fromkeys(each for alias in _ALIASES for each in (alias.standard, alias.name)))
 _NAMES = frozenset(alias.name for alias in _ALIASES)
 _RELATIVE_TOLERANCE = 1e-9
 

@@ -14,9 +14,10 @@ from restante.core.iso_time import iso, iso_or_none, iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.paging import Page, PageRequest, page_of_items
-from restante.events.clients import client_keys, client_scope, clients
+from restante.events.clients import client_keys, client_scope, clients, refusals
 from restante.events.clients.access import AccessOptions
 from restante.events.clients.clients import AuthMethod, ClientRegistration, EventClient, RegisteredClient, SigningAlg
+from restante.events.clients.refusals import RefusalSummary
 from restante.events.publishing import event_audit
 from restante.events.publishing.event_audit import AuditedAction
 from restante.events.response_format import RESPONSE_FORMAT
@@ -92,6 +93,10 @@ class AuditedActionView(msgspec.Struct, frozen=True):
     detail: msgspec.Raw
 
 
+class RefusalSummaryList(msgspec.Struct, frozen=True):
+    items: list[RefusalSummary]
+
+
 # Makes the signing keys of these algorithms, where they are missing.
 MakeKeys = Callable[[Iterable[str]], Awaitable[None]]
 
@@ -134,6 +139,7 @@ class AdminClientRoutes:
             ),
             group.post(one + "/suspend", self.suspend, administer, "Suspend a client"),
             group.post(one + "/resume", self.resume, administer, "Resume a suspended client"),
+            group.get(one + "/refusals", self.refusals, Access.read, "Why the token endpoint refused a client"),
             group.get(AUDIT_PATH, self.audit, Access.read, "List what operators did, newest first", query=_BY_CLIENT),
         ]
 
@@ -173,6 +179,10 @@ class AdminClientRoutes:
 
     async def resume(self, request: ApiRequest) -> ClientView:
         return client_view(await self._database.write(clients.resume, _client_id_of(request), request.actor))
+
+    async def refusals(self, request: ApiRequest) -> RefusalSummaryList:
+        """For each reason the last refusal, with more details than the client was told."""
+        return RefusalSummaryList(await self._database.read(refusals.last_refusals, _client_id_of(request)))
 
     async def audit(self, request: ApiRequest) -> Page[AuditedActionView]:
         """`next` is the `after` of the next, older page."""

@@ -8,6 +8,9 @@
 The device polls with the device code, which only it knows. The person types the user code, which is short and useless
 to anyone who is not signed in. A poll that comes sooner than the agreed interval gets `slow_down` and changes nothing.
 
+A code has one purpose: it approves a device, or it signs a person in at a command line. A poll for another purpose does
+not find it.
+
 Anyone may start a code, so rows are bounded: in number, by address and in total, and in size. A row is deleted when its
 code was used or has expired. A code without a row is told apart from an invented one by its MAC: it is `expired`.
 """
@@ -17,7 +20,7 @@ import hmac
 import json
 import secrets
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 
 from restante.core.address_group import address_group
 from restante.core.errors import NotFound, TooManyRequests, Unavailable
@@ -62,6 +65,11 @@ class DeviceCodeKey:
         return hmac.compare_digest(self._hash.digest(random)[:_MAC_BYTES], mac)
 
 
+class Purpose(StrEnum):
+    device = "device"
+    command_line = "command line"
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceCodeLimits:
     """The most codes that may be waiting, for one address and for all."""
@@ -78,9 +86,10 @@ class IssuedCodes:
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """The facts shown to a person who is asked to approve a device."""
+    """The facts shown to a person who is asked to approve a device or a command line."""
 
     user_code: str
+    purpose: Purpose
     scopes: list[str]
     address: str
     user_agent: str
@@ -119,6 +128,7 @@ def start(
     expires_in: int,
     address: str,
     user_agent: str,
+    purpose: Purpose = Purpose.device,
 ) -> IssuedCodes:
     group = address_group(address)
     _check_room(conn, group, limits)
@@ -129,6 +139,7 @@ def start(
             SQL.insert_code,
             device_code_hash=secret_tokens.digest(device_code),
             user_code=user_code,
+            purpose=purpose,
             scopes=json.dumps(_shortened(scopes), ensure_ascii=False),
             address=address,
             address_group=group,
@@ -148,22 +159,29 @@ def find_pending(conn: Connection, user_code: str) -> PendingApproval:
     if row is None:
         raise NotFound("no device waits under this code; it may have expired")
     scopes = json.loads(row["scopes"])
-    return PendingApproval(row["user_code"], scopes, row["address"], row["user_agent"], row["expires_at"])
+    return PendingApproval(
+        row["user_code"], Purpose(row["purpose"]), scopes, row["address"], row["user_agent"], row["expires_at"]
+    )
 
 
-def decide(conn: Connection, user_code: str, user_id: int, *, approve: bool) -> None:
+def decide(conn: Connection, user_code: str, user_id: int, *, approve: bool, purpose: Purpose = Purpose.device) -> None:
     """Store the person's decision; raises NotFound if no approval is pending under the code."""
     status = "approved" if approve else "denied"
     code = normalised(user_code)
-    if not conn.run(SQL.decide, user_code=code, status=status, user_id=user_id, now_ms=conn.now_ms):
+    values = {"user_code": code, "purpose": purpose, "status": status, "user_id": user_id}
+    if not conn.run(SQL.decide, **values, now_ms=conn.now_ms):
         raise NotFound("no device waits under this code; it may have expired")
 
 
 def poll(
-    conn: Connection, key: DeviceCodeKey, device_code: str, device_id: int | None
+    conn: Connection,
+    key: DeviceCodeKey,
+    device_code: str,
+    device_id: int | None,
+    purpose: Purpose = Purpose.device,
 ) -> DeviceCodeStatus | Approved | ForeignDevice:
     """The status of the code. Approved is returned once: it consumes the code."""
-    row = conn.one(SQL.find_code, device_code_hash=secret_tokens.digest(device_code))
+    row = conn.one(SQL.find_code, device_code_hash=secret_tokens.digest(device_code), purpose=purpose)
     if row is None:
         if key.has_made(device_code):
             return DeviceCodeStatus.expired

@@ -1,7 +1,10 @@
-"""Sessions: identify a person who has signed in.
+"""Sessions: identify a person who has signed in, with a browser or with the command line.
 
 A session lasts a fixed time from its start. Use does not prolong it, so finding one only reads. Only the digest of its
 token is stored.
+
+The token of a command line has a prefix and comes in `Authorization`, never in a cookie; that of a browser comes in a
+cookie only.
 """
 
 import base64
@@ -16,10 +19,12 @@ from restante.identity.grants import stored_grants
 
 SQL = queries_beside(__file__)
 
+COMMAND_LINE_PREFIX = "rp_"
 
-def start(conn: Connection, user_id: int, lifetime_seconds: int) -> str:
+
+def start(conn: Connection, user_id: int, lifetime_seconds: int, prefix: str = "") -> str:
     """Start a session; returns its token, which is shown once."""
-    token = secret_tokens.make()
+    token = prefix + secret_tokens.make()
     conn.run(
         SQL.insert_session,
         token_hash=secret_tokens.digest(token),

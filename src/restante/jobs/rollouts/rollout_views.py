@@ -9,7 +9,7 @@ from restante.core.iso_time import iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
-from restante.identity.callers import ApiKeyCaller, Person
+from restante.identity.callers import Operator
 from restante.identity.grants import Role
 from restante.jobs import jobs
 from restante.jobs.actions import JobActions, Laggard
@@ -65,7 +65,7 @@ class RolloutView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_page(
-    conn: Connection, actions: JobActions, caller: Person | ApiKeyCaller, state: str | None, page: PageRequest
+    conn: Connection, actions: JobActions, caller: Operator, state: str | None, page: PageRequest
 ) -> Page[RolloutView]:
     """A page of the rollouts that the caller may see, newest first."""
     found: list[Row] = []

@@ -21,7 +21,7 @@ from restante.core.errors import BadInput, Conflict, NotAllowed, NotFound
 from restante.core.rollout_rules import RolloutRules
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
-from restante.identity.callers import ApiKeyCaller, Person
+from restante.identity.callers import Operator
 from restante.identity.grants import ALL_IDS, Role
 from restante.jobs import creators, jobs
 from restante.jobs.actions import (
@@ -133,7 +133,7 @@ def find(conn: Connection, rollout_id: str) -> Row:
     return row
 
 
-def find_visible(conn: Connection, rollout_id: str, caller: Person | ApiKeyCaller, role: Role) -> Row:
+def find_visible(conn: Connection, rollout_id: str, caller: Operator, role: Role) -> Row:
     """The rollout, if the caller has the role for everything that it may touch; else as if it were missing."""
     row = find(conn, rollout_id)
     if not jobs.is_visible(row, caller, role):

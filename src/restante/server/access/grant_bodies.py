@@ -51,5 +51,5 @@ def grant_views(grants: Grants) -> list[GrantView]:
 
 def administrator_of(request: ApiRequest) -> Administrator:
     caller = request.caller
-    user_id = caller.made_by if isinstance(caller, ApiKeyCaller) else request.person.user_id
+    user_id = caller.made_by if isinstance(caller, ApiKeyCaller) else getattr(caller, "user_id", None)
     return Administrator(request.actor, request.grants, user_id)

@@ -1,6 +1,7 @@
 """Routes for administrators: people and their grants, and the audit trail of people and API keys."""
 
-from typing import Literal
+import asyncio
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -10,8 +11,16 @@ from restante.database.database import Database
 from restante.database.paging import Page
 from restante.identity import access_audit, administration
 from restante.identity.access_audit import AccessChange
+from restante.identity.people import passwords, users
 from restante.identity.people.users import User
-from restante.server.access.grant_bodies import GrantsBody, GrantView, administrator_of, grant_views, grants_of
+from restante.server.access.grant_bodies import (
+    GrantList,
+    GrantsBody,
+    GrantView,
+    administrator_of,
+    grant_views,
+    grants_of,
+)
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.paging import PAGE_QUERY, page_request_of
 from restante.web.request import ApiRequest
@@ -28,6 +37,12 @@ _AUDIT_QUERY = (
     Query("person_id", "only changes of this person", _ID),
     Query("key_id", "only changes of this API key", _ID),
 )
+Password = Annotated[str, msgspec.Meta(min_length=passwords.LENGTH_MIN, max_length=passwords.LENGTH_MAX)]
+_NEW_PERSON_EXAMPLE = {
+    "email": "new@example.com",
+    "password": "correct horse battery",
+    "grants": [{"role": "viewer", "scope": "all"}],
+}
 _EXAMPLE = {"grants": [{"role": "operator", "scope": "commands:3"}, {"role": "viewer", "scope": "events"}]}
 
 
@@ -43,6 +58,20 @@ class PersonView(msgspec.Struct, kw_only=True):
     suspended_at: str | None
 
 
+class PersonBody(msgspec.Struct, forbid_unknown_fields=True):
+    """`password` has at least ten characters."""
+
+    email: Annotated[str, msgspec.Meta(min_length=1, max_length=users.EMAIL_LENGTH_MAX)]
+    password: Password
+    grants: GrantList
+
+
+class PasswordBody(msgspec.Struct, forbid_unknown_fields=True):
+    """`password` has at least ten characters."""
+
+    password: Password
+
+
 class PeopleRoutes:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -54,7 +83,17 @@ class PeopleRoutes:
         audit = RouteGroup(TAG, RESPONSE_FORMAT)
         return [
             group.get("", self.list_page, manage, "List people and their grants", query=PAGE_QUERY),
+            group.post(
+                "",
+                self.add,
+                Access.manage_people,
+                "Add a person",
+                status=201,
+                errors=(409,),
+                examples=(_NEW_PERSON_EXAMPLE,),
+            ),
             group.get(one, self.get, manage, "Show a person"),
+            group.put(one + "/password", self.set_password, Access.manage_people, "Set a person's password"),
             group.put(one + "/grants", self.set_grants, manage, "Replace a person's grants", **grants_options),
             group.post(one + "/suspend", self.suspend, manage, "Suspend a person", errors=(409,)),
             group.post(one + "/resume", self.resume, manage, "End the suspension of a person"),
@@ -74,6 +113,20 @@ class PeopleRoutes:
             administration.list_people, administrator_of(request), page_request_of(request)
         )
         return Page([view(user) for user in page.items], page.next)
+
+    async def add(self, request: ApiRequest, body: PersonBody) -> PersonView:
+        """Nobody gives grants that they do not have."""
+        email, grants = users.checked_email(body.email), grants_of(body.grants)
+        password_hash = await _hashed(body.password)
+        by = administrator_of(request)
+        return view(await self._database.write(administration.add_person, by, email, password_hash, grants))
+
+    async def set_password(self, request: ApiRequest, body: PasswordBody) -> PersonView:
+        """End all sessions of the person."""
+        person_id, by = request.path_id("person_id"), administrator_of(request)
+        await self._database.read(administration.person, by, person_id)
+        password_hash = await _hashed(body.password)
+        return view(await self._database.write(administration.set_person_password, by, person_id, password_hash))
 
     async def get(self, request: ApiRequest) -> PersonView:
         person_id = request.path_id("person_id")
@@ -105,6 +158,11 @@ class PeopleRoutes:
         person_id = request.query_int("person_id", 0, 1, INT64_MAX) or None
         key_id = request.query_int("key_id", 0, 1, INT64_MAX) or None
         return await self._database.read(access_audit.list_page, person_id, key_id, page_request_of(request))
+
+
+async def _hashed(password: str) -> str:
+    passwords.check_new(password)
+    return await asyncio.to_thread(passwords.hash_password, password)
 
 
 def view(user: User) -> PersonView:

@@ -10,7 +10,7 @@ from restante.core.errors import BadInput
 from restante.database.connection import Connection, Row
 from restante.database.database import Database
 from restante.database.paging import Page
-from restante.identity.callers import ApiKeyCaller, Person
+from restante.identity.callers import Operator
 from restante.identity.grants import Role
 from restante.jobs import jobs
 from restante.jobs.actions import JobActions
@@ -117,7 +117,7 @@ class JobRoutes:
 
         return await self._database.write(write)
 
-    def _show(self, conn: Connection, job_id: str, caller: Person | ApiKeyCaller) -> JobView:
+    def _show(self, conn: Connection, job_id: str, caller: Operator) -> JobView:
         return jobs.show(conn, self._actions, jobs.find_visible(conn, job_id, caller, Role.viewer))
 
 
@@ -128,6 +128,6 @@ def _choice(request: ApiRequest, name: str, values: tuple[str, ...]) -> str | No
     return text
 
 
-def _operator(request: ApiRequest) -> Person | ApiKeyCaller:
-    assert isinstance(request.caller, Person | ApiKeyCaller)  # noqa: S101 — access control admits no other caller
+def _operator(request: ApiRequest) -> Operator:
+    assert isinstance(request.caller, Operator)  # noqa: S101 — access control admits no other caller
     return request.caller

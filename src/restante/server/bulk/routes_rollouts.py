@@ -13,7 +13,7 @@ from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.paging import Page
 from restante.identity import idempotency as stored_responses
-from restante.identity.callers import ApiKeyCaller, Person
+from restante.identity.callers import Operator, Person
 from restante.identity.grants import Area, Role
 from restante.identity.idempotency import IdempotentRequest, IdempotentResult
 from restante.jobs import jobs
@@ -269,7 +269,7 @@ class RolloutRoutes:
         return await self._database.write(write)
 
 
-def _rights(request: ApiRequest, caller: Person | ApiKeyCaller, area: Area) -> tuple[JobCaller, Role]:
+def _rights(request: ApiRequest, caller: Operator, area: Area) -> tuple[JobCaller, Role]:
     """The caller within the area, and the role that it needs while the rollout runs."""
     allowed = jobs.open_to(caller, area, Role.operator)
     if allowed is None:
@@ -295,6 +295,6 @@ def _create(
     return stored_responses.run_once(conn, idempotent, create)
 
 
-def _operator(request: ApiRequest) -> Person | ApiKeyCaller:
-    assert isinstance(request.caller, Person | ApiKeyCaller)  # noqa: S101 — access control admits no other caller
+def _operator(request: ApiRequest) -> Operator:
+    assert isinstance(request.caller, Operator)  # noqa: S101 — access control admits no other caller
     return request.caller

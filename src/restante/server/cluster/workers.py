@@ -1,6 +1,7 @@
 """Several worker processes on one address: each is a complete server on the same shared database.
 
-The parent binds the socket and listens before it starts the first worker. All workers accept from that socket.
+The parent binds the socket and listens before it starts the first worker. All workers accept from that socket. The
+first worker also serves the Unix socket of the data folder.
 """
 
 import shutil
@@ -35,7 +36,7 @@ def serve_workers(
             except StoppedWhileWaiting:
                 return
             node.metrics.worker_metrics = WorkerMetrics(WorkerAddress(folder, number, settings.workers))
-            lifecycle.serve(node, sock)
+            lifecycle.serve(node, sock, has_local_socket=number == 1)
 
     try:
         return Supervisor(settings.workers, work, settings.shutdown_seconds).run()

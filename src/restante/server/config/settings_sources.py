@@ -19,6 +19,8 @@ from restante.server.config.setting_types import InvalidValue
 from restante.server.config.settings import DECLARATIONS, ENVIRONMENT_PREFIX, Declaration, Settings
 
 CONFIG_VARIABLE = "RESTANTE_CONFIG"
+# Variables of the command line, which name a server and the key for it.
+CLIENT_VARIABLES = ("RESTANTE_SERVER", "RESTANTE_API_KEY")
 CONFIG_FLAG = "--config"
 CONFIG_NAME = "restante.toml"
 DEFAULT = "default"
@@ -95,7 +97,7 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[s
 def _looks_like_setting(variable: str) -> bool:
     return (
         variable.startswith(ENVIRONMENT_PREFIX)
-        and variable != CONFIG_VARIABLE
+        and variable not in (CONFIG_VARIABLE, *CLIENT_VARIABLES)
         and not _SERVICE_LINK.fullmatch(variable)
     )
 

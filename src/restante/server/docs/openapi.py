@@ -30,7 +30,9 @@ from restante.web.response import HTML, NO_STORE, ApiResponse, html_response, js
 from restante.web.routes import Access, Header, Query, ResponseInfo, Route, RouteGroup
 
 # These ids are texts; all others are numbers.
-TEXT_IDS = frozenset(["command_id", "client_id", "event_subscription_id", "stream_id", "jti", "kid", "job_id", "rollout_id"])
+TEXT_IDS = frozenset(
+    ["command_id", "client_id", "event_subscription_id", "stream_id", "jti", "kid", "job_id", "rollout_id"]
+)
 # These are numbers although their names do not end like an id's.
 _OTHER_NUMBERS = frozenset(["version"])
 
@@ -260,7 +262,7 @@ def _security(access: Access) -> list[dict[str, list[str]]]:
     if access is Access.person:
         return [{"session": []}]
     role = ROLE_NEEDED[access]
-    if access in IN_PERSON:
+    if access in (*IN_PERSON, Access.manage_people):
         return [{"session": [role.name]}]
     person_role = Role.admin if access in FLEET_WIDE else role
     return [{"apiKey": [role.name]}, {"session": [person_role.name]}]

@@ -119,8 +119,11 @@ class ListeningServer(uvicorn.Server):
             server.close()
 
     def _protocol(self) -> AdoptingProtocol:
-        protocol_class: Any = self.config.http_protocol_class
-        protocol: AdoptingProtocol = protocol_class(
+        protocol: AdoptingProtocol = self.protocol_of(self.config.http_protocol_class)
+        return protocol
+
+    def protocol_of(self, protocol_class: Any) -> Any:
+        """A protocol of this class for one connection to this server."""
+        return protocol_class(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=None
         )
-        return protocol

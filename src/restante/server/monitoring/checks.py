@@ -262,7 +262,7 @@ def event_finding(conn: Connection) -> Finding:
             "events",
             State.warning,
             f"{errored['count']} that clients could not use",
-            "list them with `restante events errored`, then `restante events release` or `drop`",
+            "list them with `restante event list --status errored`, then `restante event release` or `drop`",
         )
     return Finding("events", State.ok, f"{waiting} to be signed, none errored")
 

@@ -1,6 +1,7 @@
-"""A person approves or denies a device, through the API or the page, under the same rules.
+"""A person approves or denies a device, through the API or the page, under the same rules; or signs in a command line.
 
-The person needs the role operator for their own devices. Codes are short, so lookups are rate limited per person, right
+To approve a device the person needs the role operator for their own devices. A command line acts as the person who
+approves it, so that needs no role. Codes are short, so lookups are rate limited per person, right
 or wrong.
 """
 
@@ -13,7 +14,7 @@ from restante.core.token_bucket import TokenBuckets
 from restante.database.database import Database
 from restante.identity.callers import Person
 from restante.identity.devices import device_codes
-from restante.identity.devices.device_codes import PendingApproval
+from restante.identity.devices.device_codes import PendingApproval, Purpose
 from restante.identity.grants import Area, Role
 
 LOOKUPS_BURST = 30
@@ -28,20 +29,26 @@ class Approval:
 
     async def find_pending(self, person: Person, user_code: str) -> PendingApproval:
         """The pending approval under the code; raises NotFound if there is none."""
-        self._check(person)
-        return await self._database.read(device_codes.find_pending, user_code)
+        self._count(person)
+        pending = await self._database.read(device_codes.find_pending, user_code)
+        _check_role(person, pending.purpose)
+        return pending
 
-    async def decide(self, person: Person, user_code: str, *, approve: bool) -> None:
+    async def decide(self, person: Person, user_code: str, *, approve: bool, purpose: Purpose = Purpose.device) -> None:
         """Store the person's decision; raises NotFound if no approval is pending under the code."""
-        self._check(person)
-        await self._database.write(device_codes.decide, user_code, person.user_id, approve=approve)
+        _check_role(person, purpose)
+        self._count(person)
+        await self._database.write(device_codes.decide, user_code, person.user_id, approve=approve, purpose=purpose)
 
-    def _check(self, person: Person) -> None:
-        """Check the role, and count the lookup."""
+    def _count(self, person: Person) -> None:
+        wait = self._lookups.acquire(person.user_id, self._clock())
+        if wait:
+            raise TooManyRequests("too many codes tried", retry_after_seconds=math.ceil(wait))
+
+
+def _check_role(person: Person, purpose: Purpose) -> None:
+    if purpose is Purpose.device:
         allowed = person.grants.allowed(Area.updates, Role.operator)
         if allowed is None or person.user_id not in allowed:
             yours = ", ".join(person.grants.as_texts())
             raise NotAllowed(f"approving a device needs the role operator for your devices; yours is {yours}")
-        wait = self._lookups.acquire(person.user_id, self._clock())
-        if wait:
-            raise TooManyRequests("too many codes tried", retry_after_seconds=math.ceil(wait))

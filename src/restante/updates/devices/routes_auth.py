@@ -15,7 +15,7 @@ from restante.core.address_group import address_group
 from restante.core.errors import NotAllowed, NotAuthenticated, TooManyRequests
 from restante.core.token_bucket import TokenBuckets
 from restante.database.database import Database
-from restante.identity.callers import Person
+from restante.identity.callers import ApiKeyCaller, LocalAdministrator, Operator, Person
 from restante.identity.devices import device_codes, refresh_tokens
 from restante.identity.devices.device_codes import DeviceCodeKey, DeviceCodeLimits, DeviceCodeStatus, ForeignDevice
 from restante.identity.devices.device_tokens import INT64_MAX, DeviceTokens
@@ -140,12 +140,23 @@ class LogoutResponse(msgspec.Struct, frozen=True):
     status: Literal["signed_out"]
 
 
+class OperatorView(msgspec.Struct, frozen=True):
+    """The caller of a request with an API key or the token of a command line, or over the Unix socket."""
+
+    kind: Literal["person", "key", "local"]
+    name: str
+    role: str
+    grants: list[str]
+    user_id: int | None
+
+
 class AuthStatus(msgspec.Struct, frozen=True):
-    """Whether the caller is signed in, and as whom."""
+    """Whether the caller is signed in, and as whom. `caller`: only for requests without a session cookie."""
 
     authenticated: bool
     user: SignedInUser | None
     to: str = AFTER_SIGN_IN
+    caller: OperatorView | msgspec.UnsetType = msgspec.UNSET
 
 
 class AuthRoutes:
@@ -238,6 +249,10 @@ class AuthRoutes:
 
     async def status(self, request: ApiRequest) -> AuthStatus:
         """Without a session this is not an error: `authenticated` is false."""
+        operator = await self._access_control.operator_without_cookie(request.http)
+        if operator is not None:
+            user = _user(operator) if isinstance(operator, Person) else None
+            return AuthStatus(user is not None, user, caller=_operator_view(operator))
         person = await self._access_control.person_of(request.http)
         return AuthStatus(person is not None, None if person is None else _user(person))
 
@@ -303,6 +318,18 @@ class AuthRoutes:
         if token:
             await self._database.write(sessions.end, token)
         return RESPONSE_FORMAT.success(LogoutResponse("signed_out")).with_headers(self._cookie.clear(request))
+
+
+def _operator_view(operator: Operator) -> OperatorView:
+    kind: Literal["person", "key", "local"]
+    match operator:
+        case Person(email=name):
+            kind = "person"
+        case ApiKeyCaller(name=name):
+            kind = "key"
+        case LocalAdministrator(name=name):
+            kind = "local"
+    return OperatorView(kind, name, operator.role.name, operator.grants.as_texts(), operator.user_id)
 
 
 def _user(person: Person) -> SignedInUser:

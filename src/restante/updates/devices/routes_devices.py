@@ -1,7 +1,11 @@
-"""Routes for a user's devices, for the user and for programs: list and revoke. `updates.fleet` shows one device."""
+"""Routes for devices: those of one user, for the user and for programs, and one of any user.
+
+`updates.fleet` lists the devices of all users, and shows what each one got.
+"""
 
 import msgspec
 
+from restante.core.errors import NotFound
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.paging import Page, PageRequest, page_of_items
@@ -34,9 +38,11 @@ class DeviceRoutes:
         )
         one = "/{device_id}"
         own = RouteGroup(TAG, RESPONSE_FORMAT, prefix="/apiv1/me", errors=(400, 401, 403), area=Area.updates)
+        fleet = RouteGroup(TAG, RESPONSE_FORMAT, prefix="/apiv1/devices", errors=(400, 401, 403), area=Area.updates)
         listed: RouteOptions = {"query": LIST_QUERY, "responses": (list_info(Device),)}
         return [
             own.get("/devices", self.list_own, Access.own_read, "List the caller's devices.", **listed),
+            fleet.get(one, self.get_of_fleet, Access.team_read, "Show a device of any user.", errors=(404,)),
             group.get("", self.list_page, Access.read, "List the user's devices.", **listed),
             group.delete(one, self.revoke, Access.operate, "Revoke the device."),
             group.post(one + "/revoke", self.revoke, Access.operate, "Revoke the device."),
@@ -60,6 +66,12 @@ class DeviceRoutes:
         if seen is None or int(seen) <= (device.last_seen_at or 0):
             return device
         return msgspec.structs.replace(device, last_seen_at=int(seen))
+
+    async def get_of_fleet(self, request: ApiRequest) -> Device:
+        device = await self._database.read(devices.get, request.path_id("device_id"))
+        if device.user_id not in request.allowed:
+            raise NotFound("there is no such device")
+        return self._with_memory(device)
 
     async def revoke(self, request: ApiRequest) -> Device:
         """End the device's tokens permanently; revoking it again changes nothing."""

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from restante.core.errors import NotAllowed, NotAuthenticated, NotFound
 from restante.database.database import Database
 from restante.identity.callers import Person
+from restante.identity.devices.device_codes import Purpose
 from restante.identity.people import sessions
 from restante.identity.people.sign_in import SignIn
 from restante.updates.devices.approval import Approval
@@ -110,7 +111,8 @@ class VerificationRoutes:
             pending = await self._approval.find_pending(person, user_code)
         except (NotFound, NotAllowed) as error:
             return self._code_page(request.http, person, error.message, error.status)
-        page = render("decide.html", pending=pending, **self._page_values(request.http, person))
+        template = "decide.html" if pending.purpose is Purpose.device else "decide_command_line.html"
+        page = render(template, pending=pending, **self._page_values(request.http, person))
         return html_response(page)
 
     async def decide(self, request: ApiRequest) -> ApiResponse:
@@ -119,10 +121,12 @@ class VerificationRoutes:
         if decision not in ("approve", "deny"):
             raise NotFound("there is no such button")
         approve = decision == "approve"
-        await self._approval.decide(person, form.get("user_code", "")[:CODE_LENGTH_MAX], approve=approve)
+        user_code = form.get("user_code", "")[:CODE_LENGTH_MAX]
+        purpose = (await self._approval.find_pending(person, user_code)).purpose
+        await self._approval.decide(person, user_code, approve=approve, purpose=purpose)
         if approve:
-            return _result("Approved", "The device is approved. You can go back to it now.")
-        return _result("Denied", "The device is denied.")
+            return _result("Approved", f"The {purpose} is approved. You can go back to it now.")
+        return _result("Denied", f"The {purpose} is denied.")
 
     async def sign_in(self, request: ApiRequest) -> ApiResponse:
         self._access_control.refuse_foreign_origin(request.http)

@@ -18,7 +18,7 @@ from restante.core.errors import BadInput, MissingField, UnknownField
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.identity import idempotency as stored_responses
-from restante.identity.callers import ApiKeyCaller, Person
+from restante.identity.callers import ApiKeyCaller, Operator, Person
 from restante.identity.grants import AllowedIds, Role
 from restante.identity.idempotency import IdempotentRequest, IdempotentResult
 from restante.jobs import jobs
@@ -120,8 +120,8 @@ def caller_of(request: ApiRequest, allowed: AllowedIds | None = None) -> JobCall
     )
 
 
-def _operator(request: ApiRequest) -> Person | ApiKeyCaller:
-    assert isinstance(request.caller, Person | ApiKeyCaller)  # noqa: S101 — access control admits no other caller
+def _operator(request: ApiRequest) -> Operator:
+    assert isinstance(request.caller, Operator)  # noqa: S101 — access control admits no other caller
     return request.caller
 
 

@@ -1,0 +1,1 @@
+"""The operator API: `OperatorClient` and its blocking twin."""

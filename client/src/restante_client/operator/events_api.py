@@ -1,0 +1,496 @@
+"""Operator routes: clients, events, event keys, streams.
+
+Generated from the server's routes by `scripts/generate-operator-client`; do not edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Literal, TypedDict
+
+from msgspec import UNSET, UnsetType
+
+from restante_client.operator.core import BlockingGroup, Group, as_body
+from restante_client.runtime import blocking, blocking_iterator
+
+
+class ClientView(TypedDict, total=False):
+    id: int
+    client_id: str
+    name: str
+    status: Literal["active", "suspended"]
+    token_endpoint_auth_method: Literal["client_secret_basic", "private_key_jwt", "tls_client_auth"]
+    kids: list[str]
+    tls_client_auth_subject_dn: str | None
+    scope: str
+    set_signing_alg: Literal["ES256", "EdDSA", "PS256", "RS256"]
+    created_at: str
+    suspended_at: str | None
+    last_poll_at: str | None
+
+
+class ClientViewPage(TypedDict, total=False):
+    """`next` is the `after` of the next page, or None on the last page."""
+
+    items: list[ClientView]
+    next: int | None
+
+
+class RegisteredClientView(TypedDict, total=False):
+    """`client_secret` is shown once, and only if the client has one."""
+
+    client_id: str
+    client_secret: str | None
+
+
+class ClientRefusalList(TypedDict, total=False):
+    items: list[ClientRefusal]
+
+
+class ClientRefusal(TypedDict, total=False):
+    """All refusals of a client for one reason; `detail` and `address` are those of the last one."""
+
+    reason: str
+    count: int
+    detail: str
+    address: str | None
+    first_at: str
+    last_at: str
+
+
+class AuditedActionView(TypedDict, total=False):
+    id: int
+    at: str
+    actor: str
+    event: str
+    client_id: str | None
+    detail: Any
+
+
+class AuditedActionViewPage(TypedDict, total=False):
+    """`next` is the `after` of the next page, or None on the last page."""
+
+    items: list[AuditedActionView]
+    next: int | None
+
+
+class EventView(TypedDict, total=False):
+    jti: str
+    client_id: str
+    txn: str
+    event_types: list[str]
+    profile: str
+    status: str
+    kid: str | None
+    created_at: str
+    finished_at: str | None
+    errored_at: str | None
+    err: str | None
+    err_description: str | None
+
+
+class EventViewPage(TypedDict, total=False):
+    """`next` is the `after` of the next page, or None on the last page."""
+
+    items: list[EventView]
+    next: int | None
+
+
+class EventDetail(TypedDict, total=False):
+    """An event with its token claims, its first delivery by a poll, and its push attempts."""
+
+    jti: str
+    client_id: str
+    txn: str
+    event_types: list[str]
+    profile: str
+    status: str
+    kid: str | None
+    created_at: str
+    finished_at: str | None
+    errored_at: str | None
+    err: str | None
+    err_description: str | None
+    claims: dict[str, Any]
+    first_polled_at: str | None
+    push_attempts: int
+    push_due_at: str | None
+    push_problem: str | None
+
+
+class PublishResponse(TypedDict, total=False):
+    """`jti` if the event named a client and needs one token, else `jtis`, empty if no client subscribed to it."""
+
+    jti: str
+    jtis: list[str]
+
+
+class ClientStatus(TypedDict, total=False):
+    client_id: str
+    name: str
+    is_suspended: bool
+    waiting: int
+    delivered: int
+    errored: int
+    oldest_at: str | None
+    oldest_age_seconds: float | None
+    last_poll_at: str | None
+
+
+class ClientStatusPage(TypedDict, total=False):
+    """`next` is the `after` of the next page, or None on the last page."""
+
+    items: list[ClientStatus]
+    next: int | None
+
+
+class ClientStatusDetail(TypedDict, total=False):
+    client_id: str
+    name: str
+    is_suspended: bool
+    waiting: int
+    delivered: int
+    errored: int
+    oldest_at: str | None
+    oldest_age_seconds: float | None
+    last_poll_at: str | None
+    unsigned: int
+    reasons: list[ErrorReason]
+    receivers: list[ReceiverStatus]
+
+
+class ErrorReason(TypedDict, total=False):
+    err: str
+    count: int
+    newest_description: str | None
+
+
+class ReceiverStatus(TypedDict, total=False):
+    """The push target of a client for one profile, and the recent results."""
+
+    profile: str
+    url: str
+    failures: int
+    problem: str | None
+    waiting: int
+    last_tried_at: str | None
+    last_delivered_at: str | None
+
+
+class ResolvedCount(TypedDict, total=False):
+    """The number of events that were released or dropped."""
+
+    count: int
+
+
+class EventKeyList(TypedDict, total=False):
+    items: list[EventKeyView]
+
+
+class EventKeyView(TypedDict, total=False):
+    """A key as operators see it."""
+
+    kid: str
+    alg: str
+    status: str
+    created_at: str
+    signs_from: str
+    published_until: str | None
+    withdrawn_at: str | None
+
+
+class RotatedEventKey(TypedDict, total=False):
+    kid: str
+    signs_from: str
+
+
+class WithdrawnEventKey(TypedDict, total=False):
+    """`signed_again`: the number of tokens that no client had received."""
+
+    kid: str
+    signed_again: int
+
+
+class StreamRow(TypedDict, total=False):
+    id: int
+    stream_id: str
+    client_id: str
+    status: Literal["disabled", "enabled", "paused"]
+    reason: str | None
+    events_delivered: list[str]
+    description: str | None
+    push_url: str | None
+
+
+class StreamRowPage(TypedDict, total=False):
+    """`next` is the `after` of the next page, or None on the last page."""
+
+    items: list[StreamRow]
+    next: int | None
+
+
+class Clients(Group):
+    def list(self) -> AsyncGenerator[ClientView, None]:
+        """List clients: all pages."""
+        return self.pages("/admin/clients", {})
+
+    async def list_page(self, *, limit: int | None = None, after: int | None = None) -> ClientViewPage:
+        """List clients: one page."""
+        found: ClientViewPage = await self.call("GET", "/admin/clients", query={"limit": limit, "after": after})
+        return found
+
+    async def get(self, client_id: str) -> ClientView:
+        """Show a client."""
+        found: ClientView = await self.call("GET", f"/admin/clients/{self.quoted(client_id)}")
+        return found
+
+    async def create(
+        self,
+        *,
+        name: str,
+        token_endpoint_auth_method: Literal["client_secret_basic", "private_key_jwt", "tls_client_auth"],
+        client_id: str | UnsetType | None = UNSET,
+        jwks: Mapping[str, Any] | UnsetType | None = UNSET,
+        tls_client_auth_subject_dn: str | UnsetType | None = UNSET,
+        set_signing_alg: Literal["ES256", "EdDSA", "PS256", "RS256"] | UnsetType | None = UNSET,
+        scope: str | UnsetType = UNSET,
+    ) -> RegisteredClientView:
+        """Register a client."""
+        found: RegisteredClientView = await self.call(
+            "POST",
+            "/admin/clients",
+            body=as_body(
+                name=name,
+                token_endpoint_auth_method=token_endpoint_auth_method,
+                client_id=client_id,
+                jwks=jwks,
+                tls_client_auth_subject_dn=tls_client_auth_subject_dn,
+                set_signing_alg=set_signing_alg,
+                scope=scope,
+            ),
+        )
+        return found
+
+    async def rotate(
+        self,
+        client_id: str,
+        *,
+        jwks: Mapping[str, Any] | UnsetType | None = UNSET,
+        tls_client_auth_subject_dn: str | UnsetType | None = UNSET,
+    ) -> RegisteredClientView:
+        """Replace a client's secret, keys or subject."""
+        found: RegisteredClientView = await self.call(
+            "POST",
+            f"/admin/clients/{self.quoted(client_id)}/rotate",
+            body=as_body(jwks=jwks, tls_client_auth_subject_dn=tls_client_auth_subject_dn),
+        )
+        return found
+
+    async def suspend(self, client_id: str) -> ClientView:
+        """Suspend a client."""
+        found: ClientView = await self.call("POST", f"/admin/clients/{self.quoted(client_id)}/suspend")
+        return found
+
+    async def resume(self, client_id: str) -> ClientView:
+        """Resume a suspended client."""
+        found: ClientView = await self.call("POST", f"/admin/clients/{self.quoted(client_id)}/resume")
+        return found
+
+    async def refusals(self, client_id: str) -> ClientRefusalList:
+        """Why the token endpoint refused a client."""
+        found: ClientRefusalList = await self.call("GET", f"/admin/clients/{self.quoted(client_id)}/refusals")
+        return found
+
+    def audit(self, *, client_id: str | None = None) -> AsyncGenerator[AuditedActionView, None]:
+        """List what operators did, newest first: all pages."""
+        return self.pages("/admin/events/audit", {"client_id": client_id})
+
+    async def audit_page(
+        self, *, limit: int | None = None, after: int | None = None, client_id: str | None = None
+    ) -> AuditedActionViewPage:
+        """List what operators did, newest first: one page."""
+        found: AuditedActionViewPage = await self.call(
+            "GET", "/admin/events/audit", query={"limit": limit, "after": after, "client_id": client_id}
+        )
+        return found
+
+
+class BlockingClients(BlockingGroup[Clients]):
+    list = blocking_iterator(Clients.list)
+    list_page = blocking(Clients.list_page)
+    get = blocking(Clients.get)
+    create = blocking(Clients.create)
+    rotate = blocking(Clients.rotate)
+    suspend = blocking(Clients.suspend)
+    resume = blocking(Clients.resume)
+    refusals = blocking(Clients.refusals)
+    audit = blocking_iterator(Clients.audit)
+    audit_page = blocking(Clients.audit_page)
+
+
+class Events(Group):
+    def list(
+        self,
+        *,
+        client_id: str | None = None,
+        status: Literal["unsigned", "ready", "acknowledged", "errored", "dropped"] | None = None,
+        txn: str | None = None,
+    ) -> AsyncGenerator[EventView, None]:
+        """List events: all pages."""
+        return self.pages("/admin/events", {"client_id": client_id, "status": status, "txn": txn})
+
+    async def list_page(
+        self,
+        *,
+        limit: int | None = None,
+        after: int | None = None,
+        client_id: str | None = None,
+        status: Literal["unsigned", "ready", "acknowledged", "errored", "dropped"] | None = None,
+        txn: str | None = None,
+    ) -> EventViewPage:
+        """List events: one page."""
+        found: EventViewPage = await self.call(
+            "GET",
+            "/admin/events",
+            query={"limit": limit, "after": after, "client_id": client_id, "status": status, "txn": txn},
+        )
+        return found
+
+    async def get(self, jti: str) -> EventDetail:
+        """Show an event, its token claims and its deliveries."""
+        found: EventDetail = await self.call("GET", f"/admin/events/{self.quoted(jti)}")
+        return found
+
+    async def publish(
+        self,
+        *,
+        events: Mapping[str, Any],
+        client_id: str | UnsetType | None = UNSET,
+        all_subscribers: bool | UnsetType = UNSET,
+        sub: str | UnsetType | None = UNSET,
+        sub_id: Mapping[str, Any] | UnsetType | None = UNSET,
+        txn: str | UnsetType | None = UNSET,
+        toe: int | UnsetType | None = UNSET,
+        idempotency_key: str | None = None,
+    ) -> PublishResponse:
+        """Publish an event."""
+        found: PublishResponse = await self.call(
+            "POST",
+            "/admin/events",
+            body=as_body(
+                events=events,
+                client_id=client_id,
+                all_subscribers=all_subscribers,
+                sub=sub,
+                sub_id=sub_id,
+                txn=txn,
+                toe=toe,
+            ),
+            idempotency_key=idempotency_key,
+        )
+        return found
+
+    async def release(self, jti: str) -> EventDetail:
+        """Release an errored event."""
+        found: EventDetail = await self.call("POST", f"/admin/events/{self.quoted(jti)}/release")
+        return found
+
+    async def drop(self, jti: str) -> EventDetail:
+        """Drop an errored event."""
+        found: EventDetail = await self.call("POST", f"/admin/events/{self.quoted(jti)}/drop")
+        return found
+
+    def statuses(self) -> AsyncGenerator[ClientStatus, None]:
+        """List the status of each client: all pages."""
+        return self.pages("/admin/events/clients", {})
+
+    async def statuses_page(self, *, limit: int | None = None, after: int | None = None) -> ClientStatusPage:
+        """List the status of each client: one page."""
+        found: ClientStatusPage = await self.call(
+            "GET", "/admin/events/clients", query={"limit": limit, "after": after}
+        )
+        return found
+
+    async def status(self, client_id: str) -> ClientStatusDetail:
+        """Show the status of a client, with error reasons."""
+        found: ClientStatusDetail = await self.call("GET", f"/admin/events/clients/{self.quoted(client_id)}")
+        return found
+
+    async def release_all(self, client_id: str) -> ResolvedCount:
+        """Release all errored events of a client."""
+        found: ResolvedCount = await self.call("POST", f"/admin/events/clients/{self.quoted(client_id)}/release")
+        return found
+
+    async def drop_all(self, client_id: str) -> ResolvedCount:
+        """Drop all errored events of a client."""
+        found: ResolvedCount = await self.call("POST", f"/admin/events/clients/{self.quoted(client_id)}/drop")
+        return found
+
+
+class BlockingEvents(BlockingGroup[Events]):
+    list = blocking_iterator(Events.list)
+    list_page = blocking(Events.list_page)
+    get = blocking(Events.get)
+    publish = blocking(Events.publish)
+    release = blocking(Events.release)
+    drop = blocking(Events.drop)
+    statuses = blocking_iterator(Events.statuses)
+    statuses_page = blocking(Events.statuses_page)
+    status = blocking(Events.status)
+    release_all = blocking(Events.release_all)
+    drop_all = blocking(Events.drop_all)
+
+
+class EventKeys(Group):
+    async def list(self) -> EventKeyList:
+        """List the keys that sign event tokens."""
+        found: EventKeyList = await self.call("GET", "/admin/events/keys")
+        return found
+
+    async def rotate(
+        self, *, alg: Literal["PS256", "ES256", "EdDSA", "RS256"] | UnsetType | None = UNSET
+    ) -> RotatedEventKey:
+        """Rotate the signing key."""
+        found: RotatedEventKey = await self.call("POST", "/admin/events/keys/rotate", body=as_body(alg=alg))
+        return found
+
+    async def withdraw(self, kid: str) -> WithdrawnEventKey:
+        """Withdraw a leaked key."""
+        found: WithdrawnEventKey = await self.call("POST", f"/admin/events/keys/{self.quoted(kid)}/withdraw")
+        return found
+
+
+class BlockingEventKeys(BlockingGroup[EventKeys]):
+    list = blocking(EventKeys.list)
+    rotate = blocking(EventKeys.rotate)
+    withdraw = blocking(EventKeys.withdraw)
+
+
+class Streams(Group):
+    def list(self) -> AsyncGenerator[StreamRow, None]:
+        """List streams: all pages."""
+        return self.pages("/admin/streams", {})
+
+    async def list_page(self, *, limit: int | None = None, after: int | None = None) -> StreamRowPage:
+        """List streams: one page."""
+        found: StreamRowPage = await self.call("GET", "/admin/streams", query={"limit": limit, "after": after})
+        return found
+
+    async def set_status(
+        self,
+        stream_id: str,
+        *,
+        status: Literal["disabled", "enabled", "paused"],
+        reason: str | UnsetType | None = UNSET,
+    ) -> StreamRow:
+        """Change the status of a stream."""
+        found: StreamRow = await self.call(
+            "POST", f"/admin/streams/{self.quoted(stream_id)}/status", body=as_body(status=status, reason=reason)
+        )
+        return found
+
+
+class BlockingStreams(BlockingGroup[Streams]):
+    list = blocking_iterator(Streams.list)
+    list_page = blocking(Streams.list_page)
+    set_status = blocking(Streams.set_status)

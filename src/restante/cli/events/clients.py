@@ -1,0 +1,237 @@
+"""`restante client`: the clients that may poll for events. A secret is shown once.
+
+A certificate or a public key in PEM can be given as it is: its subject, or its JWK, is computed here.
+"""
+
+import base64
+import hashlib
+import urllib.request
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from restante.cli.output import Columns, identity, joined, when
+from restante.cli.remote.arguments import CLIENTS, choice
+from restante.cli.remote.noun import Call, Item, Noun, Page
+from restante.core.errors import BadInput
+
+CLIENT = Noun("Clients of event polling.")
+app = CLIENT.app
+
+FETCH_SECONDS = 15.0
+METHODS = ("tls_client_auth", "private_key_jwt", "client_secret_basic")
+ALGORITHMS = ("PS256", "ES256", "EdDSA", "RS256")
+_CURVES = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
+
+ClientArgument = Annotated[
+    str, typer.Argument(metavar="CLIENT_ID", help="The client's client_id.", autocompletion=CLIENTS)
+]
+JwksOption = Annotated[
+    str | None,
+    typer.Option(
+        "--jwks",
+        metavar="FILE|URL",
+        help="Its public keys for private_key_jwt: a JWKS or a public key in PEM; a file, - for stdin, or a URL, "
+        "which is read once.",
+    ),
+]
+CertificateOption = Annotated[
+    Path | None,
+    typer.Option("--certificate", metavar="FILE", help="Its certificate in PEM, for tls_client_auth."),
+]
+SubjectOption = Annotated[
+    str | None,
+    typer.Option("--subject-dn", metavar="DN", help="The subject of its certificate (RFC 4514), for tls_client_auth."),
+]
+COLUMNS: Columns = {
+    "client_id": identity("client_id"),
+    "name": "name",
+    "method": "token_endpoint_auth_method",
+    "scope": "scope",
+    "status": "status",
+    "last poll": when("last_poll_at"),
+}
+
+
+@CLIENT.lists(COLUMNS, empty="No clients.")
+def list_clients(call: Call) -> Page:
+    """List clients in the order they were registered."""
+    return call.page(call.client.clients.list_page)
+
+
+@CLIENT.shows(
+    {
+        **COLUMNS,
+        "subject": "tls_client_auth_subject_dn",
+        "keys": joined("kids"),
+        "signing algorithm": "set_signing_alg",
+        "created": when("created_at"),
+        "suspended": when("suspended_at"),
+    }
+)
+def show(call: Call, client: ClientArgument) -> Item:
+    """Show a client."""
+    return dict(call.client.clients.get(client))
+
+
+@CLIENT.does("create", "Client {client_id}.")
+def create(
+    call: Call,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the client.")],
+    token_endpoint_auth_method: Annotated[
+        str, choice("--method", METHODS, "How it authenticates. A secret is for development only.")
+    ],
+    client_id: Annotated[
+        str | None, typer.Option("--client-id", metavar="ID", help="Its client_id. Default: a new one.")
+    ] = None,
+    jwks: JwksOption = None,
+    certificate: CertificateOption = None,
+    tls_client_auth_subject_dn: SubjectOption = None,
+    set_signing_alg: Annotated[
+        str | None, choice("--alg", ALGORITHMS, "The algorithm that signs its events. Default: from the settings.")
+    ] = None,
+    scope: Annotated[
+        str | None, typer.Option("--scope", help="The scopes it may request, separated by spaces.")
+    ] = None,
+) -> Any:
+    """Register a client. A secret is shown once."""
+    given: dict[str, Any] = {
+        "client_id": client_id,
+        "jwks": _jwks(jwks),
+        "tls_client_auth_subject_dn": _subject(certificate, tls_client_auth_subject_dn),
+        "set_signing_alg": set_signing_alg,
+        "scope": scope,
+    }
+    given = {field: value for field, value in given.items() if value is not None}
+    method: Any = token_endpoint_auth_method
+    made = call.client.clients.create(name=name, token_endpoint_auth_method=method, **given)
+    _note_secret(call, made)
+    return made
+
+
+@CLIENT.does("rotate", "Client {client_id} has a new credential.", asks=True)
+def rotate(
+    call: Call,
+    client: ClientArgument,
+    jwks: JwksOption = None,
+    certificate: CertificateOption = None,
+    tls_client_auth_subject_dn: SubjectOption = None,
+) -> Any:
+    """Replace a client's secret, keys or subject. Its access tokens end at once."""
+    call.confirm(f"This replaces the credential of client {client}: its access tokens end.")
+    given: dict[str, Any] = {
+        "jwks": _jwks(jwks),
+        "tls_client_auth_subject_dn": _subject(certificate, tls_client_auth_subject_dn),
+    }
+    made = call.client.clients.rotate(client, **{field: value for field, value in given.items() if value is not None})
+    _note_secret(call, made)
+    return made
+
+
+@CLIENT.does("suspend", "Client {client_id} is suspended.", asks=True)
+def suspend(call: Call, client: ClientArgument) -> Any:
+    """Refuse a client everywhere, at once. Its events are kept."""
+    call.confirm(f"This suspends client {client}: it gets no events until it is resumed.")
+    return call.client.clients.suspend(client)
+
+
+@CLIENT.does("resume", "Client {client_id} is admitted again.")
+def resume(call: Call, client: ClientArgument) -> Any:
+    """Admit a suspended client again."""
+    return call.client.clients.resume(client)
+
+
+@CLIENT.lists(
+    {"last": when("last_at"), "reason": "reason", "times": "count", "detail": "detail", "from": "address"},
+    empty="The client was never refused.",
+    name="why",
+)
+def why(call: Call, client: ClientArgument) -> Page:
+    """Show why the token endpoint refused a client: the last time for each reason."""
+    return {"items": call.client.clients.refusals(client)["items"], "next": None}
+
+
+@CLIENT.lists(
+    {"id": "id", "at": when("at"), "who": "actor", "what": "event", "client": "client_id", "detail": "detail"},
+    empty="Nothing was recorded.",
+    name="audit",
+    has_since=True,
+)
+def audit(
+    call: Call,
+    client_id: Annotated[str | None, typer.Option("--client", metavar="ID", help="Only of this client.")] = None,
+) -> Page:
+    """List what operators did with clients and events, newest first."""
+    return call.page(call.client.clients.audit_page, client_id=client_id, since_field="at")
+
+
+def _note_secret(call: Call, made: Any) -> None:
+    if made.get("client_secret") is not None:
+        call.note(f"Shown this once:\nclient_secret  {made['client_secret']}")
+
+
+def _subject(certificate: Path | None, subject: str | None) -> str | None:
+    """The subject in the form that the server compares: RFC 4514."""
+    if certificate is None:
+        return subject
+    if subject is not None:
+        raise typer.BadParameter("give --certificate or --subject-dn")
+    try:
+        return x509.load_pem_x509_certificate(certificate.read_bytes()).subject.rfc4514_string()
+    except (ValueError, UnsupportedAlgorithm):
+        raise BadInput("--certificate", f"a certificate in PEM, which {certificate} is not") from None
+
+
+def _jwks(source: str | None) -> dict[str, Any] | None:
+    if source is None:
+        return None
+    if source == "-":
+        raw = typer.get_binary_stream("stdin").read()
+    elif source.startswith(("https://", "http://")):
+        with urllib.request.urlopen(source, timeout=FETCH_SECONDS) as response:  # noqa: S310 — checked above
+            raw = response.read(1024 * 1024)
+    else:
+        raw = Path(source).read_bytes()
+    if raw.lstrip().startswith(b"-----BEGIN"):
+        return {"keys": [_jwk(raw)]}
+    try:
+        return msgspec.json.decode(raw, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise BadInput("--jwks", "a JWKS, or a public key in PEM") from None
+
+
+def _jwk(pem: bytes) -> dict[str, str]:
+    """A public key in PEM as a JWK. Its `kid` is its thumbprint (RFC 7638)."""
+    try:
+        key: Any = (
+            x509.load_pem_x509_certificate(pem).public_key() if b"CERTIFICATE" in pem else load_pem_public_key(pem)
+        )
+    except (ValueError, UnsupportedAlgorithm):
+        raise BadInput("--jwks", "a public key or a certificate in PEM, not a private key") from None
+    if isinstance(key, rsa.RSAPublicKey):
+        rsa_numbers = key.public_numbers()
+        jwk = {"e": _number(rsa_numbers.e), "kty": "RSA", "n": _number(rsa_numbers.n)}
+    elif isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVES:
+        ec_numbers, size = key.public_numbers(), (key.curve.key_size + 7) // 8
+        points = {"x": _number(ec_numbers.x, size), "y": _number(ec_numbers.y, size)}
+        jwk = {"crv": _CURVES[key.curve.name], "kty": "EC", **points}
+    elif isinstance(key, ed25519.Ed25519PublicKey):
+        jwk = {"crv": "Ed25519", "kty": "OKP", "x": _text(key.public_bytes_raw())}
+    else:
+        raise BadInput("--jwks", "an RSA, P-256, P-384, P-521 or Ed25519 key")
+    thumbprint = hashlib.sha256(msgspec.json.encode(jwk, order="sorted")).digest()
+    return {**jwk, "kid": _text(thumbprint), "use": "sig"}
+
+
+def _number(value: int, size: int | None = None) -> str:
+    return _text(value.to_bytes(size or (value.bit_length() + 7) // 8, "big"))
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

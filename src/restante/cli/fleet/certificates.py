@@ -1,0 +1,203 @@
+"""`restante certificate`, `restante ca` and `restante account`: certificates for devices, and who issues them."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from restante.cli.output import Columns, joined, when
+from restante.cli.remote.arguments import UserOption, choice, json_object, owner_of, user_id, whole_number
+from restante.cli.remote.noun import Call, Item, Noun, Page
+from restante.cli.remote.times import parse_duration
+
+CERTIFICATE = Noun("Certificates of devices.")
+CA = Noun("Certificate authorities.")
+ACCOUNT = Noun(
+    "Issuing accounts of certificates: which authority issues certificates, for how long and with which keys."
+)
+certificate_app, ca_app, account_app = CERTIFICATE.app, CA.app, ACCOUNT.app
+
+IdArgument = Annotated[int, typer.Argument(metavar="ID", parser=whole_number, help="Its id.")]
+DeviceOption = Annotated[
+    int | None, typer.Option("--device", metavar="ID", parser=whole_number, help="Only those of this device.")
+]
+DeviceIdArgument = Annotated[int, typer.Argument(metavar="DEVICE", parser=whole_number, help="The device's id.")]
+BodyArgument = Annotated[
+    str, typer.Argument(metavar="JSON", help="The fields as a JSON object, @FILE, or - for standard input.")
+]
+PemOption = Annotated[Path, typer.Option("--certificate", metavar="FILE", help="The certificate in PEM.")]
+KeyOption = Annotated[Path, typer.Option("--key", metavar="FILE", help="The private key in PEM.")]
+VALIDITY: Columns = {"status": "status", "devices": "devices_count", "valid until": when("not_after")}
+
+
+@CERTIFICATE.lists({"id": "id", "name": "domain_name", "names": joined("sans"), **VALIDITY}, empty="No certificates.")
+def list_certificates(call: Call, user: UserOption = None, device: DeviceOption = None) -> Page:
+    """List certificates of a user, or those assigned to a device."""
+    if device is not None:
+        return call.page(call.client.certificates.list_of_device_page, owner_of(call, device), device)
+    return call.page(call.client.certificates.list_page, user_id(call, user))
+
+
+@CERTIFICATE.shows()
+def show_certificate(call: Call, certificate: IdArgument, user: UserOption = None) -> Item:
+    """Show a certificate."""
+    return dict(call.client.certificates.get(user_id(call, user), certificate))
+
+
+@CERTIFICATE.does("create", "Certificate {id} is made.")
+def create_certificate(call: Call, body: BodyArgument, user: UserOption = None) -> Any:
+    """Make a certificate: domain_name, acct_id, sans and the parts of its subject."""
+    return call.client.certificates.create(user_id(call, user), **json_object(body, "JSON"))
+
+
+@CERTIFICATE.does("import", "Certificate {id} is imported.")
+def import_certificate(
+    call: Call, certificate_pem: PemOption, private_key_pem: KeyOption, user: UserOption = None
+) -> Any:
+    """Import a certificate and its key."""
+    return call.client.certificates.import_pem(
+        user_id(call, user), certificate_pem=certificate_pem.read_text(), private_key_pem=private_key_pem.read_text()
+    )
+
+
+@CERTIFICATE.does("renew", "Certificate {id} is issued again.")
+def renew(
+    call: Call,
+    certificate: IdArgument,
+    user: UserOption = None,
+    validity_seconds: Annotated[
+        str | None,
+        typer.Option("--valid-for", metavar="TIME", help="How long it is valid: 90d. Default: its account's."),
+    ] = None,
+) -> Any:
+    """Issue a certificate again. The devices that have it get a signal."""
+    given = {} if validity_seconds is None else {"validity_seconds": parse_duration(validity_seconds, "--valid-for")}
+    return call.client.certificates.issue(user_id(call, user), certificate, **given)
+
+
+@CERTIFICATE.does("delete", "Certificate {id} is deleted.", asks=True)
+def delete_certificate(call: Call, certificate: IdArgument, user: UserOption = None) -> Any:
+    """Delete a certificate; devices no longer get it."""
+    call.confirm(f"This deletes certificate {certificate}: devices that have it lose it. It cannot be undone.")
+    return call.client.certificates.delete(user_id(call, user), certificate)
+
+
+@CERTIFICATE.does("assign", "Device {device_id} gets certificate {cert_id}.")
+def assign_certificate(call: Call, certificate: IdArgument, device: DeviceIdArgument) -> Any:
+    """Assign a certificate to a device. The device gets a signal."""
+    call.client.certificates.assign(owner_of(call, device), device, cert_id=certificate)
+    return {"device_id": device, "cert_id": certificate}
+
+
+@CERTIFICATE.does("unassign", "Device {device_id} no longer has certificate {cert_id}.", asks=True)
+def unassign_certificate(call: Call, certificate: IdArgument, device: DeviceIdArgument) -> Any:
+    """Take a certificate away from a device. The device gets a signal."""
+    call.confirm(f"This takes certificate {certificate} away from device {device}.")
+    call.client.certificates.unassign(owner_of(call, device), device, certificate)
+    return {"device_id": device, "cert_id": certificate}
+
+
+@CA.lists({"id": "id", "name": "name", "subject": "common_name", **VALIDITY}, empty="No authorities.")
+def list_authorities(call: Call, user: UserOption = None, device: DeviceOption = None) -> Page:
+    """List authorities of a user, or those that a device trusts."""
+    if device is not None:
+        return call.page(call.client.authorities.list_of_device_page, owner_of(call, device), device)
+    return call.page(call.client.authorities.list_page, user_id(call, user))
+
+
+@CA.shows()
+def show_authority(call: Call, ca: IdArgument, user: UserOption = None) -> Item:
+    """Show an authority."""
+    return dict(call.client.authorities.get(user_id(call, user), ca))
+
+
+@CA.does("create", "Authority {id} is made.")
+def create_authority(call: Call, body: BodyArgument, user: UserOption = None) -> Any:
+    """Make an authority: name, algorithm, valid_days and the parts of its subject."""
+    return call.client.authorities.create(user_id(call, user), **json_object(body, "JSON"))
+
+
+@CA.does("import", "Authority {id} is imported.")
+def import_authority(
+    call: Call,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
+    ca_certificate_pem: PemOption,
+    private_key_pem: KeyOption,
+    user: UserOption = None,
+) -> Any:
+    """Import an authority and its key."""
+    return call.client.authorities.import_pem(
+        user_id(call, user),
+        name=name,
+        ca_certificate_pem=ca_certificate_pem.read_text(),
+        private_key_pem=private_key_pem.read_text(),
+    )
+
+
+@CA.does("delete", "Authority {id} is deleted.", asks=True)
+def delete_authority(call: Call, ca: IdArgument, user: UserOption = None) -> Any:
+    """Delete an authority; devices no longer trust it."""
+    call.confirm(f"This deletes authority {ca}: devices stop trusting it. It cannot be undone.")
+    return call.client.authorities.delete(user_id(call, user), ca)
+
+
+@CA.does("assign", "Device {device_id} trusts authority {ca_id}.")
+def assign_authority(call: Call, ca: IdArgument, device: DeviceIdArgument) -> Any:
+    """Let a device trust an authority. The device gets a signal."""
+    call.client.authorities.assign(owner_of(call, device), device, ca_id=ca)
+    return {"device_id": device, "ca_id": ca}
+
+
+@CA.does("unassign", "Device {device_id} no longer trusts authority {ca_id}.", asks=True)
+def unassign_authority(call: Call, ca: IdArgument, device: DeviceIdArgument) -> Any:
+    """Let a device stop trusting an authority. The device gets a signal."""
+    call.confirm(f"Device {device} will stop trusting authority {ca}.")
+    call.client.authorities.unassign(owner_of(call, device), device, ca)
+    return {"device_id": device, "ca_id": ca}
+
+
+@ACCOUNT.lists({"id": "id", "name": "name", "provider": "provider", "authority": "ca_id"}, empty="No accounts.")
+def list_accounts(call: Call, user: UserOption = None) -> Page:
+    """List issuing accounts. The API calls them acme-accounts, a name that clients in the field use."""
+    return call.page(call.client.accounts.list_page, user_id(call, user))
+
+
+@ACCOUNT.shows()
+def show_account(call: Call, account: IdArgument, user: UserOption = None) -> Item:
+    """Show an issuing account."""
+    return dict(call.client.accounts.get(user_id(call, user), account))
+
+
+@ACCOUNT.does("create", "Account {id} is made.")
+def create_account(
+    call: Call,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
+    ca_id: Annotated[int, typer.Option("--ca", metavar="ID", parser=whole_number, help="The authority that issues.")],
+    email: Annotated[str, typer.Option("--email", help="Whom to contact.")],
+    user: UserOption = None,
+    cert_valid_seconds: Annotated[
+        str, typer.Option("--valid-for", metavar="TIME", help="How long certificates are valid.")
+    ] = "90d",
+    leaf_key_algorithm: Annotated[str, choice("--algorithm", ("ECDSA", "RSA"), "The algorithm of keys.")] = "ECDSA",
+) -> Any:
+    """Make an issuing account of your own authority."""
+    is_ec = leaf_key_algorithm == "ECDSA"
+    keys: dict[str, Any] = {"leaf_ec_curve": "prime256v1"} if is_ec else {"leaf_rsa_bits": 2048}
+    keys["leaf_key_algorithm"] = leaf_key_algorithm
+    return call.client.accounts.create(
+        user_id(call, user),
+        name=name,
+        email=email,
+        provider="self",
+        ca_id=ca_id,
+        cert_valid_seconds=parse_duration(cert_valid_seconds, "--valid-for"),
+        **keys,
+    )
+
+
+@ACCOUNT.does("delete", "Account {id} is deleted.", asks=True)
+def delete_account(call: Call, account: IdArgument, user: UserOption = None) -> Any:
+    """Delete an issuing account. Its certificates stay, and cannot be renewed."""
+    call.confirm(f"This deletes account {account}: its certificates can no longer be renewed.")
+    call.client.accounts.delete(user_id(call, user), account)
+    return {"id": account, "deleted": True}

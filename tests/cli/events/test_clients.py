@@ -1,0 +1,60 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from tests.cli.conftest import Restante
+from tests.pki import pki
+
+
+def public_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey) -> bytes:
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def test_client_with_secret_is_made_rotated_suspended_and_resumed(remote: Restante) -> None:
+    made = remote("client", "create", "Shop", "--method", "client_secret_basic", "--client-id", "shop")
+    assert made.stdout.startswith("Client shop.\nShown this once:\nclient_secret  cs_")
+    assert remote.json("client", "rotate", "shop", "--yes")["client_secret"].startswith("cs_")
+    assert remote.json("client", "suspend", "shop", "--yes")["status"] == "suspended"
+    assert remote.json("client", "resume", "shop")["status"] == "active"
+    assert [each["client_id"] for each in remote.items("client", "list")] == ["shop"]
+    assert remote.items("client", "why", "shop") == []
+    assert remote.items("client", "audit", "--client", "shop")[0]["actor"].startswith("local:")
+
+
+@pytest.mark.parametrize("kind", ["EC", "RSA", "OKP"])
+def test_public_key_in_pem_becomes_a_jwk(remote: Restante, tmp_path: Path, kind: str) -> None:
+    keys: dict[str, Callable[[], Any]] = {
+        "EC": lambda: ec.generate_private_key(ec.SECP256R1()),
+        "RSA": lambda: rsa.generate_private_key(65537, 2048),
+        "OKP": ed25519.Ed25519PrivateKey.generate,
+    }
+    file = tmp_path / "key.pem"
+    file.write_bytes(public_pem(keys[kind]()))
+    made = remote.json("client", "create", kind, "--method", "private_key_jwt", "--jwks", str(file))
+    assert len(remote.json("client", "show", made["client_id"])["kids"][0]) == 43
+
+
+def test_private_key_is_refused_and_not_sent(remote: Restante, tmp_path: Path) -> None:
+    file = tmp_path / "key.pem"
+    key = ec.generate_private_key(ec.SECP256R1())
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    refused = remote.error_line("client", "create", "x", "--method", "private_key_jwt", "--jwks", str(file))
+    assert refused.startswith("--jwks: expected a public key")
+
+
+def test_subject_is_read_from_the_certificate(remote: Restante) -> None:
+    certificate = str(pki().tpp.certificate)
+    made = remote.json("client", "create", "TPP", "--method", "tls_client_auth", "--certificate", certificate)
+    assert "CN=" in remote.json("client", "show", made["client_id"])["tls_client_auth_subject_dn"]
+
+
+def test_jwks_from_a_file_is_sent_as_it_is(remote: Restante, tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    file.write_text(json.dumps({"keys": []}))
+    refused = remote.error_line("client", "create", "x", "--method", "private_key_jwt", "--jwks", str(file))
+    assert refused.startswith("--jwks")
