@@ -20,7 +20,7 @@ SQLITE_ONLY = {
     ("checks.sql", "journal_mode"),
     ("copy_tables.sql", "columns"),
     ("copy_tables.sql", "references"),
-    ("copy_tables.sql", "counters"),
+    ("copy_tables.sql", "add_counter"),
 }
 # Templates for external databases of any kind.
 NOT_FOR_ENGINES = {"external_outbox.sql"}

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from restante.cli.output import Column, Columns, identity, print_list, print_one, print_table, when
+from restante.cli.output import Column, Columns, identity, print_list, print_one, when
 from restante.cli.remote.arguments import (
     COMMANDS,
     MinerOption,
@@ -57,6 +57,16 @@ COLUMNS: Columns = {
 }
 
 
+HISTORY: Columns = {
+    "at": when("at"),
+    "who": "actor",
+    "what": "event",
+    "from": "from_state",
+    "to": "to_state",
+    "detail": "detail",
+}
+
+
 @COMMAND.lists(COLUMNS, empty="No commands.", has_since=True)
 def list_commands(
     call: Call,
@@ -88,13 +98,8 @@ def show(call: Call, command: CommandArgument) -> None:
         return
     history: list[Item] = found.pop("history")  # type: ignore[assignment]
     print_one(found, None, as_json=False, is_utc=call.is_utc)
-    names = ("at", "actor", "event", "from_state", "to_state", "detail")
-    rows = [[_text(row.get(name)) for name in names] for row in history]
-    print_table(("at", "who", "what", "from", "to", "detail"), rows, when_empty="No history.")
-
-
-def _text(value: Any) -> str:
-    return json_text.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value or "")
+    page = {"items": history, "next": None}
+    print_list(page, HISTORY, as_json=False, is_utc=call.is_utc, when_empty="No history.")
 
 
 @COMMAND.does("create", "{command_id} is made, {status}: {command_type}, until {expires_at}.", asks=True)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from restante_client.errors import Forbidden, NotFound
 
-from restante.cli.output import Columns, print_json, print_list
+from restante.cli.output import Column, Columns, print_json, print_list
 from restante.cli.remote.noun import Call, remote_command
 from restante.cli.remote.times import moment, relative
 
@@ -108,7 +108,7 @@ def _show(call: Call, lines: list[Line]) -> None:
         "": lambda item: "!" if item["stuck"] else "",
         "what": "subject",
         "state": "state",
-        "more": lambda item: item["look"] if item["stuck"] else "",
+        "more": Column(lambda item: item["look"] if item["stuck"] else "", is_id=True),
     }
     print_list({"items": items}, columns, as_json=False, is_utc=call.is_utc, when_empty="")
 
