@@ -150,26 +150,9 @@ class Node:
         )
         self.outbox = OutboxComponent(database, settings)
         self.redis = RedisComponent(settings.redis_url, database, master_key)
-        self.updates = UpdatesComponent(
-            database,
-            master_key,
-            self.access_control,
-            self.identity.device_tokens,
-            self.redis.reader,
-            self.outbox.emit,
-            self.outbox.sources(),
-            updates_options(settings),
-            self.outbox.emit_all,
-        )
+        self.updates = self._updates()
         self.redis.invalidate_for(self.updates.poll)
-        self.commands = CommandsComponent(
-            database,
-            master_key,
-            self.identity.collector_tokens,
-            commands_options(settings, is_shared=is_shared),
-            self.redis.rate_limits,
-            self.clock,
-        )
+        self.commands = self._commands(is_shared=is_shared)
         events = events_options(settings)
         self.events = EventsComponent(database, self.identity.client_tokens, events)
         self.signing = SigningComponent(database, master_key, signing_options(settings, is_shared=is_shared))
@@ -209,6 +192,29 @@ class Node:
         actions = [action for component in components for action in component.job_actions()]
         self.bulk = BulkComponent(database, actions, settings.jobs_keep_days)
         return [*components, self.bulk]
+
+    def _updates(self) -> UpdatesComponent:
+        return UpdatesComponent(
+            self.database,
+            self.master_key,
+            self.access_control,
+            self.identity.device_tokens,
+            self.redis.reader,
+            self.outbox.emit,
+            self.outbox.sources(),
+            updates_options(self.settings),
+            self.outbox.emit_all,
+        )
+
+    def _commands(self, *, is_shared: bool) -> CommandsComponent:
+        return CommandsComponent(
+            self.database,
+            self.master_key,
+            self.identity.collector_tokens,
+            commands_options(self.settings, is_shared=is_shared),
+            self.redis.rate_limits,
+            self.clock,
+        )
 
     def _console(self) -> ConsoleComponent:
         """The pages for operators. Each subject is one entry in the list of page sets."""
