@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 
 from msgspec import UNSET, UnsetType
 
-from restante_client.operator.core import BlockingGroup, Group, as_body
+from restante_client.operator.core import BlockingNoun, Noun, as_body
 from restante_client.runtime import blocking, blocking_iterator
 
 
@@ -143,7 +143,7 @@ class CreatedApiKey(TypedDict, total=False):
     expires_in_seconds: int | None
 
 
-class People(Group):
+class People(Noun):
     def list(self) -> AsyncGenerator[PersonView, None]:
         """List people and their grants: all pages."""
         return self.pages("/apiv1/people", {}, is_wrapped=True)
@@ -217,7 +217,7 @@ class People(Group):
         return found
 
 
-class BlockingPeople(BlockingGroup[People]):
+class BlockingPeople(BlockingNoun[People]):
     list = blocking_iterator(People.list)
     list_page = blocking(People.list_page)
     get = blocking(People.get)
@@ -231,7 +231,7 @@ class BlockingPeople(BlockingGroup[People]):
     audit_page = blocking(People.audit_page)
 
 
-class Keys(Group):
+class Keys(Noun):
     def list(self) -> AsyncGenerator[KeyView, None]:
         """List API keys and their grants: all pages."""
         return self.pages("/apiv1/keys", {}, is_wrapped=True)
@@ -282,7 +282,7 @@ class Keys(Group):
         await self.call("DELETE", f"/apiv1/keys/{self.quoted(key_id)}")
 
 
-class BlockingKeys(BlockingGroup[Keys]):
+class BlockingKeys(BlockingNoun[Keys]):
     list = blocking_iterator(Keys.list)
     list_page = blocking(Keys.list_page)
     get = blocking(Keys.get)
@@ -293,7 +293,7 @@ class BlockingKeys(BlockingGroup[Keys]):
     revoke = blocking(Keys.revoke)
 
 
-class UserKeys(Group):
+class UserKeys(Noun):
     def list(self, user_id: int) -> AsyncGenerator[ApiKeyView, None]:
         """List the user's API keys: all pages."""
         return self.pages(f"/apiv1/users/{self.quoted(user_id)}/apikeys", {"page": "object"}, is_wrapped=True)
@@ -331,7 +331,7 @@ class UserKeys(Group):
         await self.call("DELETE", f"/apiv1/users/{self.quoted(user_id)}/apikeys/{self.quoted(apikey_id)}")
 
 
-class BlockingUserKeys(BlockingGroup[UserKeys]):
+class BlockingUserKeys(BlockingNoun[UserKeys]):
     list = blocking_iterator(UserKeys.list)
     list_page = blocking(UserKeys.list_page)
     create = blocking(UserKeys.create)

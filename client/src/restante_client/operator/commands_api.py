@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 
 from msgspec import UNSET, UnsetType
 
-from restante_client.operator.core import BlockingGroup, Group, as_body
+from restante_client.operator.core import BlockingNoun, Noun, as_body
 from restante_client.runtime import blocking, blocking_iterator
 
 
@@ -154,6 +154,57 @@ class CreatedMany(TypedDict, total=False):
     count: int
 
 
+class CommandBulkFilter(TypedDict, total=False):
+    """Commands by site, zone, miner, type, state, creator, rule, job and time. None in a field: any value. Without
+    `status`, an action finds the commands that it applies to: `cancel` the active ones, `retry` those that
+    failed, expired or were cancelled.
+    """
+
+    site_id: int | str | None
+    zone_id: int | str | None
+    miner_id: int | str | None
+    rule_id: int | str | None
+    command_type: str | None
+    status: (
+        list[
+            Literal[
+                "cancelled", "dispatched", "expired", "failed", "pending", "pending_approval", "running", "succeeded"
+            ]
+        ]
+        | None
+    )
+    created_by: str | None
+    job_id: str | None
+    created_after: str | None
+    created_before: str | None
+
+
+class JobView(TypedDict, total=False):
+    """A job and its progress. `total`: how many rows matched when it was created. `done`, `failed`, `skipped`:
+    items. `outcomes`, for actions that only start something: what became of it, by state. A bulk send of commands
+    shows how many of them are pending, succeeded or failed.
+    """
+
+    job_id: str
+    target: str
+    action: str
+    filter: Any
+    params: Any
+    state: str
+    reason: str | None
+    total: int
+    done: int
+    failed: int
+    skipped: int
+    rate_per_second: int | None
+    created_by: str
+    created_at: str
+    approved_by: str | None
+    started_at: str | None
+    finished_at: str | None
+    outcomes: dict[str, Any] | None
+
+
 class Explanation(TypedDict, total=False):
     """`until`: when the wait ends at the latest, if known. `ahead`: how many ready commands of the site come first,
     up to a thousand. All times are UTC.
@@ -235,7 +286,7 @@ class SignedHead(TypedDict, total=False):
     signature: str
 
 
-class Commands(Group):
+class Commands(Noun):
     def list(
         self,
         *,
@@ -346,6 +397,28 @@ class Commands(Group):
         )
         return found
 
+    async def bulk(
+        self,
+        *,
+        action: Literal["cancel", "retry"],
+        all: bool | UnsetType = UNSET,
+        params: Any | UnsetType = UNSET,
+        dry_run: bool | UnsetType = UNSET,
+        rate_per_second: int | UnsetType | None = UNSET,
+        filter: CommandBulkFilter | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> JobView:
+        """Act on all commands that match."""
+        found: JobView = await self.call(
+            "POST",
+            "/api/edge/v1/admin/commands/bulk",
+            body=as_body(
+                all=all, params=params, dry_run=dry_run, rate_per_second=rate_per_second, action=action, filter=filter
+            ),
+            idempotency_key=idempotency_key,
+        )
+        return found
+
     async def why(self, command_id: str) -> Explanation:
         """Explain what a command waits for."""
         found: Explanation = await self.call("GET", f"/api/edge/v1/admin/commands/{self.quoted(command_id)}/why")
@@ -387,11 +460,12 @@ class Commands(Group):
         return found
 
 
-class BlockingCommands(BlockingGroup[Commands]):
+class BlockingCommands(BlockingNoun[Commands]):
     list = blocking_iterator(Commands.list)
     list_page = blocking(Commands.list_page)
     get = blocking(Commands.get)
     create = blocking(Commands.create)
+    bulk = blocking(Commands.bulk)
     why = blocking(Commands.why)
     cancel = blocking(Commands.cancel)
     approve = blocking(Commands.approve)
@@ -400,7 +474,7 @@ class BlockingCommands(BlockingGroup[Commands]):
     set_policy = blocking(Commands.set_policy)
 
 
-class Audit(Group):
+class Audit(Noun):
     def list(
         self,
         *,
@@ -473,7 +547,7 @@ class Audit(Group):
         return found
 
 
-class BlockingAudit(BlockingGroup[Audit]):
+class BlockingAudit(BlockingNoun[Audit]):
     list = blocking_iterator(Audit.list)
     list_page = blocking(Audit.list_page)
     export = blocking_iterator(Audit.export)

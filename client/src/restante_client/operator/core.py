@@ -15,7 +15,7 @@ import msgspec
 from restante_client.calls import Caller, decode
 from restante_client.clients import closing_generator
 
-G = TypeVar("G", bound="Group")
+G = TypeVar("G", bound="Noun")
 
 PAGE_SIZE = 500
 
@@ -75,7 +75,7 @@ class Api:
                 yield part
 
 
-class Group:
+class Noun:
     """The methods of one noun."""
 
     def __init__(self, api: Api) -> None:
@@ -89,7 +89,7 @@ class Group:
         return quote(str(value), safe="")
 
 
-class BlockingGroup(Generic[G]):
+class BlockingNoun(Generic[G]):
     """The same methods for programs without asyncio."""
 
     def __init__(self, group: G) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 
 from msgspec import UNSET, UnsetType
 
-from restante_client.operator.core import BlockingGroup, Group, as_body
+from restante_client.operator.core import BlockingNoun, Noun, as_body
 from restante_client.runtime import blocking, blocking_iterator
 
 
@@ -49,6 +49,7 @@ class Miner(TypedDict, total=False):
     zone_id: int
     name: str
     created_at: str
+    tags: list[str]
 
 
 class MinerPage(TypedDict, total=False):
@@ -56,6 +57,47 @@ class MinerPage(TypedDict, total=False):
 
     items: list[Miner]
     next: int | None
+
+
+class TagList(TypedDict, total=False):
+    """All tags of a resource, in alphabetical order."""
+
+    tags: list[str]
+
+
+class MinerFilter(TypedDict, total=False):
+    """Miners of a site, of a zone, with these ids, or with a tag (or several, separated by commas: all of them)."""
+
+    site_id: int | str | None
+    zone_id: int | str | None
+    miner_ids: list[int | str] | None
+    tag: str | None
+
+
+class JobView(TypedDict, total=False):
+    """A job and its progress. `total`: how many rows matched when it was created. `done`, `failed`, `skipped`:
+    items. `outcomes`, for actions that only start something: what became of it, by state. A bulk send of commands
+    shows how many of them are pending, succeeded or failed.
+    """
+
+    job_id: str
+    target: str
+    action: str
+    filter: Any
+    params: Any
+    state: str
+    reason: str | None
+    total: int
+    done: int
+    failed: int
+    skipped: int
+    rate_per_second: int | None
+    created_by: str
+    created_at: str
+    approved_by: str | None
+    started_at: str | None
+    finished_at: str | None
+    outcomes: dict[str, Any] | None
 
 
 class CollectorView(TypedDict, total=False):
@@ -68,6 +110,7 @@ class CollectorView(TypedDict, total=False):
     last_seen_at: str | None
     revoked_at: str | None
     old_secret_until: str | None
+    tags: list[str]
 
 
 class CollectorViewPage(TypedDict, total=False):
@@ -107,7 +150,7 @@ class CommandSignature(TypedDict, total=False):
     reason: str
 
 
-class Sites(Group):
+class Sites(Noun):
     def list(self) -> AsyncGenerator[Site, None]:
         """List sites: all pages."""
         return self.pages("/api/edge/v1/admin/sites", {})
@@ -128,14 +171,14 @@ class Sites(Group):
         return found
 
 
-class BlockingSites(BlockingGroup[Sites]):
+class BlockingSites(BlockingNoun[Sites]):
     list = blocking_iterator(Sites.list)
     list_page = blocking(Sites.list_page)
     get = blocking(Sites.get)
     create = blocking(Sites.create)
 
 
-class Zones(Group):
+class Zones(Noun):
     def list(self, *, site_id: int | None = None) -> AsyncGenerator[Zone, None]:
         """List zones: all pages."""
         return self.pages("/api/edge/v1/admin/zones", {"site_id": site_id})
@@ -155,13 +198,13 @@ class Zones(Group):
         return found
 
 
-class BlockingZones(BlockingGroup[Zones]):
+class BlockingZones(BlockingNoun[Zones]):
     list = blocking_iterator(Zones.list)
     list_page = blocking(Zones.list_page)
     create = blocking(Zones.create)
 
 
-class Miners(Group):
+class Miners(Noun):
     def list(self, *, site_id: int | None = None, zone_id: int | None = None) -> AsyncGenerator[Miner, None]:
         """List miners: all pages."""
         return self.pages("/api/edge/v1/admin/miners", {"site_id": site_id, "zone_id": zone_id})
@@ -196,14 +239,53 @@ class Miners(Group):
         )
         return found
 
+    async def tag(self, miner_id: int, tag: str) -> TagList:
+        """Add a tag to the miner."""
+        found: TagList = await self.call(
+            "PUT", f"/api/edge/v1/admin/miners/{self.quoted(miner_id)}/tags/{self.quoted(tag)}"
+        )
+        return found
 
-class BlockingMiners(BlockingGroup[Miners]):
+    async def untag(self, miner_id: int, tag: str) -> TagList:
+        """Remove a tag from the miner."""
+        found: TagList = await self.call(
+            "DELETE", f"/api/edge/v1/admin/miners/{self.quoted(miner_id)}/tags/{self.quoted(tag)}"
+        )
+        return found
+
+    async def bulk(
+        self,
+        *,
+        action: Literal["send"],
+        all: bool | UnsetType = UNSET,
+        params: Any | UnsetType = UNSET,
+        dry_run: bool | UnsetType = UNSET,
+        rate_per_second: int | UnsetType | None = UNSET,
+        filter: MinerFilter | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> JobView:
+        """Send a command to all miners that match."""
+        found: JobView = await self.call(
+            "POST",
+            "/api/edge/v1/admin/miners/bulk",
+            body=as_body(
+                all=all, params=params, dry_run=dry_run, rate_per_second=rate_per_second, action=action, filter=filter
+            ),
+            idempotency_key=idempotency_key,
+        )
+        return found
+
+
+class BlockingMiners(BlockingNoun[Miners]):
     list = blocking_iterator(Miners.list)
     list_page = blocking(Miners.list_page)
     create = blocking(Miners.create)
+    tag = blocking(Miners.tag)
+    untag = blocking(Miners.untag)
+    bulk = blocking(Miners.bulk)
 
 
-class Collectors(Group):
+class Collectors(Noun):
     def list(self, *, site_id: int | None = None) -> AsyncGenerator[CollectorView, None]:
         """List collectors: all pages."""
         return self.pages("/api/edge/v1/admin/devices", {"site_id": site_id})
@@ -230,6 +312,20 @@ class Collectors(Group):
             "POST",
             "/api/edge/v1/admin/devices",
             body=as_body(site_id=site_id, device_name=device_name, zone_id=zone_id),
+        )
+        return found
+
+    async def tag(self, device_id: int, tag: str) -> TagList:
+        """Add a tag to the collector."""
+        found: TagList = await self.call(
+            "PUT", f"/api/edge/v1/admin/devices/{self.quoted(device_id)}/tags/{self.quoted(tag)}"
+        )
+        return found
+
+    async def untag(self, device_id: int, tag: str) -> TagList:
+        """Remove a tag from the collector."""
+        found: TagList = await self.call(
+            "DELETE", f"/api/edge/v1/admin/devices/{self.quoted(device_id)}/tags/{self.quoted(tag)}"
         )
         return found
 
@@ -261,11 +357,13 @@ class Collectors(Group):
         return found
 
 
-class BlockingCollectors(BlockingGroup[Collectors]):
+class BlockingCollectors(BlockingNoun[Collectors]):
     list = blocking_iterator(Collectors.list)
     list_page = blocking(Collectors.list_page)
     get = blocking(Collectors.get)
     create = blocking(Collectors.create)
+    tag = blocking(Collectors.tag)
+    untag = blocking(Collectors.untag)
     rotate = blocking(Collectors.rotate)
     revoke = blocking(Collectors.revoke)
     verify = blocking(Collectors.verify)

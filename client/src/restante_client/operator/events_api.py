@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 
 from msgspec import UNSET, UnsetType
 
-from restante_client.operator.core import BlockingGroup, Group, as_body
+from restante_client.operator.core import BlockingNoun, Noun, as_body
 from restante_client.runtime import blocking, blocking_iterator
 
 
@@ -27,6 +27,7 @@ class ClientView(TypedDict, total=False):
     created_at: str
     suspended_at: str | None
     last_poll_at: str | None
+    tags: list[str]
 
 
 class ClientViewPage(TypedDict, total=False):
@@ -43,11 +44,38 @@ class RegisteredClientView(TypedDict, total=False):
     client_secret: str | None
 
 
-class ClientRefusalList(TypedDict, total=False):
-    items: list[ClientRefusal]
+class ClientExplanation(TypedDict, total=False):
+    """`until`: when the wait ends at the latest, if known. `waiting`: events that were not delivered yet, `unsigned`
+    of these are still to be signed; `delivered`: delivered and not acknowledged. All times are UTC.
+    """
+
+    client_id: str
+    status: Literal["active", "suspended"]
+    waiting_for: Literal[
+        "access",
+        "acknowledgement",
+        "delivery_window",
+        "errored_events",
+        "first_poll",
+        "nothing",
+        "poll",
+        "receiver",
+        "resumption",
+        "signing",
+    ]
+    sentence: str
+    until: str | None
+    waiting: int
+    unsigned: int
+    delivered: int
+    errored: int
+    oldest_at: str | None
+    delivered_at: str | None
+    last_poll_at: str | None
+    last_refusal: RefusalSummary | None
 
 
-class ClientRefusal(TypedDict, total=False):
+class RefusalSummary(TypedDict, total=False):
     """All refusals of a client for one reason; `detail` and `address` are those of the last one."""
 
     reason: str
@@ -56,6 +84,16 @@ class ClientRefusal(TypedDict, total=False):
     address: str | None
     first_at: str
     last_at: str
+
+
+class TagList(TypedDict, total=False):
+    """All tags of a resource, in alphabetical order."""
+
+    tags: list[str]
+
+
+class RefusalSummaryList(TypedDict, total=False):
+    items: list[RefusalSummary]
 
 
 class AuditedActionView(TypedDict, total=False):
@@ -123,6 +161,45 @@ class PublishResponse(TypedDict, total=False):
 
     jti: str
     jtis: list[str]
+
+
+class EventBulkFilter(TypedDict, total=False):
+    """Events of a client, of a transaction, with an error code, or of a time. `since`, `until`: when the event was
+    published. `acknowledged_since`: when the client acknowledged it.
+    """
+
+    client_id: str | None
+    txn: str | None
+    err: str | None
+    since: str | None
+    until: str | None
+    acknowledged_since: str | None
+
+
+class JobView(TypedDict, total=False):
+    """A job and its progress. `total`: how many rows matched when it was created. `done`, `failed`, `skipped`:
+    items. `outcomes`, for actions that only start something: what became of it, by state. A bulk send of commands
+    shows how many of them are pending, succeeded or failed.
+    """
+
+    job_id: str
+    target: str
+    action: str
+    filter: Any
+    params: Any
+    state: str
+    reason: str | None
+    total: int
+    done: int
+    failed: int
+    skipped: int
+    rate_per_second: int | None
+    created_by: str
+    created_at: str
+    approved_by: str | None
+    started_at: str | None
+    finished_at: str | None
+    outcomes: dict[str, Any] | None
 
 
 class ClientStatus(TypedDict, total=False):
@@ -229,7 +306,7 @@ class StreamRowPage(TypedDict, total=False):
     next: int | None
 
 
-class Clients(Group):
+class Clients(Noun):
     def list(self) -> AsyncGenerator[ClientView, None]:
         """List clients: all pages."""
         return self.pages("/admin/clients", {})
@@ -271,6 +348,21 @@ class Clients(Group):
         )
         return found
 
+    async def why(self, client_id: str) -> ClientExplanation:
+        """Explain why a client has not got its events."""
+        found: ClientExplanation = await self.call("GET", f"/admin/clients/{self.quoted(client_id)}/why")
+        return found
+
+    async def tag(self, client_id: str, tag: str) -> TagList:
+        """Add a tag to the client."""
+        found: TagList = await self.call("PUT", f"/admin/clients/{self.quoted(client_id)}/tags/{self.quoted(tag)}")
+        return found
+
+    async def untag(self, client_id: str, tag: str) -> TagList:
+        """Remove a tag from the client."""
+        found: TagList = await self.call("DELETE", f"/admin/clients/{self.quoted(client_id)}/tags/{self.quoted(tag)}")
+        return found
+
     async def rotate(
         self,
         client_id: str,
@@ -296,9 +388,9 @@ class Clients(Group):
         found: ClientView = await self.call("POST", f"/admin/clients/{self.quoted(client_id)}/resume")
         return found
 
-    async def refusals(self, client_id: str) -> ClientRefusalList:
+    async def refusals(self, client_id: str) -> RefusalSummaryList:
         """Why the token endpoint refused a client."""
-        found: ClientRefusalList = await self.call("GET", f"/admin/clients/{self.quoted(client_id)}/refusals")
+        found: RefusalSummaryList = await self.call("GET", f"/admin/clients/{self.quoted(client_id)}/refusals")
         return found
 
     def audit(self, *, client_id: str | None = None) -> AsyncGenerator[AuditedActionView, None]:
@@ -315,11 +407,14 @@ class Clients(Group):
         return found
 
 
-class BlockingClients(BlockingGroup[Clients]):
+class BlockingClients(BlockingNoun[Clients]):
     list = blocking_iterator(Clients.list)
     list_page = blocking(Clients.list_page)
     get = blocking(Clients.get)
     create = blocking(Clients.create)
+    why = blocking(Clients.why)
+    tag = blocking(Clients.tag)
+    untag = blocking(Clients.untag)
     rotate = blocking(Clients.rotate)
     suspend = blocking(Clients.suspend)
     resume = blocking(Clients.resume)
@@ -328,7 +423,7 @@ class BlockingClients(BlockingGroup[Clients]):
     audit_page = blocking(Clients.audit_page)
 
 
-class Events(Group):
+class Events(Noun):
     def list(
         self,
         *,
@@ -390,6 +485,28 @@ class Events(Group):
         )
         return found
 
+    async def bulk(
+        self,
+        *,
+        action: Literal["drop", "redeliver", "release"],
+        all: bool | UnsetType = UNSET,
+        params: Any | UnsetType = UNSET,
+        dry_run: bool | UnsetType = UNSET,
+        rate_per_second: int | UnsetType | None = UNSET,
+        filter: EventBulkFilter | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> JobView:
+        """Act on all events that match."""
+        found: JobView = await self.call(
+            "POST",
+            "/admin/events/bulk",
+            body=as_body(
+                all=all, params=params, dry_run=dry_run, rate_per_second=rate_per_second, action=action, filter=filter
+            ),
+            idempotency_key=idempotency_key,
+        )
+        return found
+
     async def release(self, jti: str) -> EventDetail:
         """Release an errored event."""
         found: EventDetail = await self.call("POST", f"/admin/events/{self.quoted(jti)}/release")
@@ -427,11 +544,12 @@ class Events(Group):
         return found
 
 
-class BlockingEvents(BlockingGroup[Events]):
+class BlockingEvents(BlockingNoun[Events]):
     list = blocking_iterator(Events.list)
     list_page = blocking(Events.list_page)
     get = blocking(Events.get)
     publish = blocking(Events.publish)
+    bulk = blocking(Events.bulk)
     release = blocking(Events.release)
     drop = blocking(Events.drop)
     statuses = blocking_iterator(Events.statuses)
@@ -441,7 +559,7 @@ class BlockingEvents(BlockingGroup[Events]):
     drop_all = blocking(Events.drop_all)
 
 
-class EventKeys(Group):
+class EventKeys(Noun):
     async def list(self) -> EventKeyList:
         """List the keys that sign event tokens."""
         found: EventKeyList = await self.call("GET", "/admin/events/keys")
@@ -460,13 +578,13 @@ class EventKeys(Group):
         return found
 
 
-class BlockingEventKeys(BlockingGroup[EventKeys]):
+class BlockingEventKeys(BlockingNoun[EventKeys]):
     list = blocking(EventKeys.list)
     rotate = blocking(EventKeys.rotate)
     withdraw = blocking(EventKeys.withdraw)
 
 
-class Streams(Group):
+class Streams(Noun):
     def list(self) -> AsyncGenerator[StreamRow, None]:
         """List streams: all pages."""
         return self.pages("/admin/streams", {})
@@ -490,7 +608,7 @@ class Streams(Group):
         return found
 
 
-class BlockingStreams(BlockingGroup[Streams]):
+class BlockingStreams(BlockingNoun[Streams]):
     list = blocking_iterator(Streams.list)
     list_page = blocking(Streams.list_page)
     set_status = blocking(Streams.set_status)

@@ -31,13 +31,19 @@ from restante_client.operator.events_api import (
 from restante_client.operator.fleet_api import (
     BlockingConfigs,
     BlockingDevices,
+    BlockingGroups,
+    BlockingJobs,
     BlockingOutbox,
     BlockingPollBoost,
+    BlockingRollouts,
     BlockingSignals,
     Configs,
     Devices,
+    Groups,
+    Jobs,
     Outbox,
     PollBoost,
+    Rollouts,
     Signals,
 )
 from restante_client.operator.pki_api import (
@@ -64,6 +70,9 @@ class Nouns:
         self.configs = Configs(api)
         self.signals = Signals(api)
         self.outbox = Outbox(api)
+        self.groups = Groups(api)
+        self.jobs = Jobs(api)
+        self.rollouts = Rollouts(api)
         self.poll_boost = PollBoost(api)
         self.certificates = Certificates(api)
         self.authorities = Authorities(api)
@@ -92,6 +101,9 @@ class BlockingNouns:
         self.configs = BlockingConfigs(nouns.configs)
         self.signals = BlockingSignals(nouns.signals)
         self.outbox = BlockingOutbox(nouns.outbox)
+        self.groups = BlockingGroups(nouns.groups)
+        self.jobs = BlockingJobs(nouns.jobs)
+        self.rollouts = BlockingRollouts(nouns.rollouts)
         self.poll_boost = BlockingPollBoost(nouns.poll_boost)
         self.certificates = BlockingCertificates(nouns.certificates)
         self.authorities = BlockingAuthorities(nouns.authorities)

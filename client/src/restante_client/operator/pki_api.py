@@ -10,7 +10,7 @@ from typing import Literal, TypedDict
 
 from msgspec import UNSET, UnsetType
 
-from restante_client.operator.core import BlockingGroup, Group, as_body
+from restante_client.operator.core import BlockingNoun, Noun, as_body
 from restante_client.runtime import blocking, blocking_iterator
 
 
@@ -149,7 +149,7 @@ class AccountPage(TypedDict, total=False):
     next: int | None
 
 
-class Certificates(Group):
+class Certificates(Noun):
     def list(self, user_id: int) -> AsyncGenerator[Certificate, None]:
         """List the user's certificates: all pages."""
         return self.pages(f"/apiv1/users/{self.quoted(user_id)}/certificates", {}, is_wrapped=True)
@@ -273,7 +273,7 @@ class Certificates(Group):
         )
 
 
-class BlockingCertificates(BlockingGroup[Certificates]):
+class BlockingCertificates(BlockingNoun[Certificates]):
     list = blocking_iterator(Certificates.list)
     list_page = blocking(Certificates.list_page)
     get = blocking(Certificates.get)
@@ -287,7 +287,7 @@ class BlockingCertificates(BlockingGroup[Certificates]):
     unassign = blocking(Certificates.unassign)
 
 
-class Authorities(Group):
+class Authorities(Noun):
     def list(self, user_id: int) -> AsyncGenerator[Authority, None]:
         """List the user's certificate authorities: all pages."""
         return self.pages(f"/apiv1/users/{self.quoted(user_id)}/cas", {}, is_wrapped=True)
@@ -401,7 +401,7 @@ class Authorities(Group):
         )
 
 
-class BlockingAuthorities(BlockingGroup[Authorities]):
+class BlockingAuthorities(BlockingNoun[Authorities]):
     list = blocking_iterator(Authorities.list)
     list_page = blocking(Authorities.list_page)
     get = blocking(Authorities.get)
@@ -414,7 +414,7 @@ class BlockingAuthorities(BlockingGroup[Authorities]):
     unassign = blocking(Authorities.unassign)
 
 
-class Accounts(Group):
+class Accounts(Noun):
     def list(self, user_id: int) -> AsyncGenerator[Account, None]:
         """List the user's accounts: all pages."""
         return self.pages(f"/apiv1/users/{self.quoted(user_id)}/acme-accounts", {"page": "object"}, is_wrapped=True)
@@ -472,7 +472,7 @@ class Accounts(Group):
         await self.call("DELETE", f"/apiv1/users/{self.quoted(user_id)}/acme-accounts/{self.quoted(acct_id)}")
 
 
-class BlockingAccounts(BlockingGroup[Accounts]):
+class BlockingAccounts(BlockingNoun[Accounts]):
     list = blocking_iterator(Accounts.list)
     list_page = blocking(Accounts.list_page)
     get = blocking(Accounts.get)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 
 from msgspec import UNSET, UnsetType
 
-from restante_client.operator.core import BlockingGroup, Group, as_body
+from restante_client.operator.core import BlockingNoun, Noun, as_body
 from restante_client.runtime import blocking, blocking_iterator
 
 
@@ -109,7 +109,7 @@ class SafetyEventPage(TypedDict, total=False):
     next: int | None
 
 
-class Rules(Group):
+class Rules(Noun):
     def list(self, *, site_id: int | None = None, enabled: bool | None = None) -> AsyncGenerator[Rule, None]:
         """List rules: all pages."""
         return self.pages("/api/edge/v1/admin/rules", {"site_id": site_id, "enabled": enabled})
@@ -278,7 +278,7 @@ class Rules(Group):
         return found
 
 
-class BlockingRules(BlockingGroup[Rules]):
+class BlockingRules(BlockingNoun[Rules]):
     list = blocking_iterator(Rules.list)
     list_page = blocking(Rules.list_page)
     get = blocking(Rules.get)
@@ -292,7 +292,7 @@ class BlockingRules(BlockingGroup[Rules]):
     states_page = blocking(Rules.states_page)
 
 
-class Telemetry(Group):
+class Telemetry(Noun):
     def list(
         self, *, site_id: int | None = None, miner_known: bool | None = None
     ) -> AsyncGenerator[LatestRecord, None]:
@@ -323,13 +323,13 @@ class Telemetry(Group):
         return found
 
 
-class BlockingTelemetry(BlockingGroup[Telemetry]):
+class BlockingTelemetry(BlockingNoun[Telemetry]):
     list = blocking_iterator(Telemetry.list)
     list_page = blocking(Telemetry.list_page)
     get = blocking(Telemetry.get)
 
 
-class SafetyEvents(Group):
+class SafetyEvents(Noun):
     def list(
         self,
         *,
@@ -418,7 +418,7 @@ class SafetyEvents(Group):
         )
 
 
-class BlockingSafetyEvents(BlockingGroup[SafetyEvents]):
+class BlockingSafetyEvents(BlockingNoun[SafetyEvents]):
     list = blocking_iterator(SafetyEvents.list)
     list_page = blocking(SafetyEvents.list_page)
     export = blocking_iterator(SafetyEvents.export)
