@@ -21,7 +21,11 @@ RULES_BEYOND_SCHEMA = [
     "POST /api/collector/upload",
     "POST /api/edge/v1/telemetry/batch",
     "POST /api/edge/v1/telemetry/ingest",
-    # since, until: not before 1970
+    # email: an address; scopes: their grammar
+    "POST /apiv1/people",
+    # since: lines that are signed
+    "POST /api/edge/v1/admin/audit/verify",
+    # since, until: not before 1970; event: the name of an event
     "GET /api/edge/v1/admin/audit",
     "GET /api/edge/v1/admin/safety-events",
     "GET /api/edge/v1/admin/safety-events/export",

@@ -111,7 +111,8 @@ def verify(
             _print_verdict(msgspec.to_builtins(verify_export(lines, audit_mac(data))), json)
         return
     options = {"server": server, "profile": profile, "data": data, "json": json, "utc": True}
-    run_remotely(lambda call: _live(call, since), lambda _, verdict: _print_verdict(verdict, json), options, {})
+    flags = {"since": "--since"}
+    run_remotely(lambda call: _live(call, since), lambda _, verdict: _print_verdict(verdict, json), options, flags)
 
 
 def _live(call: Call, since: Path | None) -> Any:

@@ -111,7 +111,10 @@ class AdminAuditRoutes:
     async def verify_since(self, request: ApiRequest, body: SinceBody) -> ChainVerdict:
         """`since`: the lines of a file of anchors, or the first line of an earlier export. The trail must have these
         rows: this detects a database that was set back as a whole."""
-        anchors = anchored_checkpoints([line.encode() for line in body.since], self._mac) if body.since else ()
+        try:
+            anchors = anchored_checkpoints([line.encode() for line in body.since], self._mac) if body.since else ()
+        except BadInput as error:
+            raise BadInput("since", f"the lines of anchors, or of an export; {error.message}") from None
         return await self._verify(request, anchors)
 
     async def anchor(self, request: ApiRequest) -> SignedHead:
