@@ -3,8 +3,8 @@
 Bare publishing claims, publishes and marks rows of the outbox that are there already. The bulk change runs the real job
 engine beside the real dispatcher on the same database until every signal is published: it also writes a version, a row
 of the history, an outbox row, a result and an audit row of each device. Both are durable. The memory is that of this
-process, in which both run, after a fifth of the job and at its end; it includes the page cache of SQLite, which grows up
-to 64 MiB.
+process, in which both run, after a fifth of the job and at its end. It includes the page cache of SQLite, which grows
+up to 64 MiB.
 """
 
 import asyncio
