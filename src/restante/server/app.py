@@ -159,7 +159,7 @@ class Node:
             events.poll,
             shared_signals_options(settings),
         )
-        components = [
+        return self._with_jobs(
             self.outbox,
             self.updates,
             self.redis,
@@ -177,9 +177,12 @@ class Node:
             self.push,
             self.shared_signals,
             PortalComponent(portal_facts(settings)),
-        ]
+        )
+
+    def _with_jobs(self, *components: Component) -> list[Component]:
+        """The components, and the one that runs the bulk actions of all of them."""
         actions = [action for component in components for action in component.job_actions()]
-        self.bulk = BulkComponent(database, actions, settings.jobs_keep_days)
+        self.bulk = BulkComponent(self.database, actions, self.settings.jobs_keep_days)
         return [*components, self.bulk]
 
     def routes(self) -> list[Route]:
