@@ -69,8 +69,9 @@ class DevicePresence(Presence):
         rows = []
         for device_id, at in seen:
             cursor = self._confirmed_before.get(device_id, b"")
-            position = parse_cursor(cursor.decode()) if cursor else START
-            rows.append((device_id, int(at * 1000), int(self._overdue_at(device_id, at, cursor) * 1000), *position))
+            ms, _, n = (cursor or b"0-0").partition(b"-")
+            overdue_at = int(self._overdue_at(device_id, at, cursor) * 1000)
+            rows.append((device_id, int(at * 1000), overdue_at, int(ms), int(n)))
         await self._database.write(write_presence, rows)
 
 

@@ -80,7 +80,7 @@ CREATE TABLE tags (
     tag         TEXT NOT NULL,
     PRIMARY KEY (kind, resource_id, tag)
 ) WITHOUT ROWID;
-CREATE INDEX ix_tags_tag ON tags (kind, tag, resource_id);
+CREATE INDEX ix_tags_tag ON tags (tag, kind, resource_id);
 
 -- Saved filters of devices. user_id 0: a group of the whole fleet; otherwise a group of this user's devices.
 CREATE TABLE device_groups (

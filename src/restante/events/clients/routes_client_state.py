@@ -58,7 +58,8 @@ def _client_id_of(request: ApiRequest) -> str:
 
 def _change_tag(conn: Connection, client_id: str, tag: str, actor: str, *, is_added: bool) -> TagList:
     client = clients.get(conn, client_id)
-    change = tags.add if is_added else tags.remove
-    if change(conn, "client", client.id, tag):
-        event_audit.record(conn, actor, "client.tagged" if is_added else "client.untagged", client_id, {"tag": tag})
+    if is_added and tags.add(conn, "client", client.id, tag):
+        event_audit.record(conn, actor, "client.tagged", client_id, {"tag": tag})
+    if not is_added and tags.remove(conn, "client", client.id, tag):
+        event_audit.record(conn, actor, "client.untagged", client_id, {"tag": tag})
     return TagList(tags.tags_of(conn, "client", client.id))

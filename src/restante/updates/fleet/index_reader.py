@@ -24,6 +24,21 @@ STEP_MIN = 128
 AFTER_CHARACTERS_MAX = 2048
 
 
+# The tables that conditions name, by alias: how each engine looks up the row of a picked device.
+_JOINS = {
+    "d": "JOIN user_devices AS d ON d.id = picked.id",
+    "p": "LEFT JOIN device_presence AS p ON p.device_id = picked.id",
+    "c": "LEFT JOIN device_install_configs AS c ON c.user_device_id = picked.id",
+}
+# PostgreSQL plans without knowing the size of a step, and would join whole tables: a limit makes it look up each row.
+_POSTGRES_JOINS = {
+    "d": "CROSS JOIN LATERAL (SELECT * FROM user_devices WHERE id = picked.id LIMIT 1) AS d",
+    "p": "LEFT JOIN LATERAL (SELECT * FROM device_presence WHERE device_id = picked.id LIMIT 1) AS p ON TRUE",
+    "c": "LEFT JOIN LATERAL (SELECT state, fetched_version FROM device_install_configs"
+    " WHERE user_device_id = picked.id LIMIT 1) AS c ON TRUE",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A place in an index: after the device with this id, which has this key."""
@@ -87,15 +102,14 @@ class IndexReader:
         if not self.rest:
             return Query("fleet_step", f"SELECT id, sort_key, 1 AS is_match FROM ({picked}) AS picked")  # noqa: S608
         rest = " AND ".join(f"({condition.text})" for condition in self.rest)
-        return Query(
-            "fleet_step",
+        examined = (
             f"WITH picked AS ({picked}) "  # noqa: S608 — the names are those of conditions.py
             f"SELECT picked.id, picked.sort_key, CASE WHEN {rest} THEN 1 ELSE 0 END AS is_match FROM picked "
-            "JOIN user_devices AS d ON d.id = picked.id "
-            "LEFT JOIN device_presence AS p ON p.device_id = picked.id "
-            "LEFT JOIN device_install_configs AS c ON c.user_device_id = picked.id "
-            f"ORDER BY {_order(self.index, 'picked.sort_key', 'picked.id')}",
         )
+        order = f" ORDER BY {_order(self.index, 'picked.sort_key', 'picked.id')}"
+        aliases = ["d", *(alias for alias in ("p", "c") if f"{alias}." in rest)]
+        plain, postgres = (" ".join(joins[alias] for alias in aliases) for joins in (_JOINS, _POSTGRES_JOINS))
+        return Query("fleet_step", examined + plain + order, (("postgres", examined + postgres + order),))
 
 
 def choose(conn: Connection, conditions: Sequence[Condition]) -> IndexReader:
