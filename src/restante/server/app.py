@@ -114,15 +114,7 @@ class Node:
         self.identity = IdentityComponent(
             database, master_key, settings, self.clock, is_binding_required=access.is_binding_required
         )
-        self.access_control = AccessControl(
-            database,
-            self.identity.device_tokens,
-            self.identity.collector_tokens,
-            self.identity.client_tokens,
-            self.client_certificates,
-            scopes_needed(settings),
-            settings.public_url,
-        )
+        self.access_control = self._access_control()
         self.outbox = OutboxComponent(database, settings)
         self.redis = RedisComponent(settings.redis_url, database, master_key)
         self.updates = UpdatesComponent(
@@ -177,6 +169,17 @@ class Node:
             self.push,
             self.shared_signals,
             PortalComponent(portal_facts(settings)),
+        )
+
+    def _access_control(self) -> AccessControl:
+        return AccessControl(
+            self.database,
+            self.identity.device_tokens,
+            self.identity.collector_tokens,
+            self.identity.client_tokens,
+            self.client_certificates,
+            scopes_needed(self.settings),
+            self.settings.public_url,
         )
 
     def _with_jobs(self, *components: Component) -> list[Component]:

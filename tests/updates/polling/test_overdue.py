@@ -46,7 +46,7 @@ async def test_overdue_follows_from_the_interval_of_the_response(database: Datab
     assert harness.poll.overdue_at(DEVICE, START, fresh) < START + 120
 
 
-async def test_rollout_that_began_after_a_poll_does_not_count_for_it(database: Database) -> None:
+async def test_poll_boost_that_began_after_a_poll_does_not_count_for_it(database: Database) -> None:
     harness = UpdatesHarness(database, poll_options(interval_seconds=300, boost_interval_seconds=300))
     harness.poll.tick(START)
     before = harness.poll.overdue_at(DEVICE, START, OLD_CURSOR)
