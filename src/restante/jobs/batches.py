@@ -78,6 +78,12 @@ def seconds_until_due(conn: Connection) -> float | None:
     return None if due_at is None else max(0.0, (due_at - conn.now_ms) / 1000)
 
 
+def extend_lease(conn: Connection, owner: str, lease_seconds: float, job_pk: int) -> None:
+    """Keep the lease for longer: items are prepared outside a transaction, which may take a while."""
+    if _held(conn, owner, job_pk) is not None:
+        conn.run(SQL.lease, id=job_pk, owner=owner, lease_until=_lease_until(conn, lease_seconds))
+
+
 def release(conn: Connection, owner: str) -> int:
     return conn.run(SQL.release, owner=owner)
 

@@ -11,6 +11,7 @@ id at its creation (decision 0150). `total` is the number of rows that matched a
 This module does not know how batches are run (`batches.py`), and nothing of HTTP.
 """
 
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ RATE_MAX = 100_000
 SAMPLE_ITEMS = 10
 SWEEP_ROWS = 1000
 REASON_CHARACTERS_MAX = 500
+
+_JOB_ID = re.compile("job_[0-9a-f]{24}", re.ASCII)
 
 JobState = Literal["pending_approval", "queued", "running", "paused", "done", "aborted", "failed"]
 STATES: tuple[str, ...] = get_args(JobState)
@@ -184,7 +187,7 @@ def create(conn: Connection, request: JobRequest, total: int, wave: WaveOf | Non
 
 
 def find(conn: Connection, job_id: str) -> Row:
-    row = conn.one(SQL.job, job_id=job_id)
+    row = conn.one(SQL.job, job_id=job_id) if _JOB_ID.fullmatch(job_id) else None
     if row is None:
         raise NotFound("there is no such job")
     return row

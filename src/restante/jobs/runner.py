@@ -22,6 +22,8 @@ from restante.jobs.batches import TRANSIENT, BatchOutcome, ItemRaised
 log = structlog.get_logger()
 
 LEASE_SECONDS = 15.0
+# The lease while items are prepared outside a transaction, for example keys are made.
+PREPARING_SECONDS = 300.0
 # Jobs that a runner serves in turn.
 JOBS_MAX = 8
 # How long the runner waits at most before it reads whether something is due.
@@ -111,6 +113,7 @@ class JobRunner:
         made: Mapping[int, Any] | None = None
         prepared = await self._database.read(batches.prepare, self._actions, self._owner, job, items_max)
         if prepared is not None:
+            await self._database.write(batches.extend_lease, self._owner, PREPARING_SECONDS, job)
             made = await asyncio.to_thread(prepared.action.make, prepared.plan)
         return await self._database.write(
             batches.run_batch, self._actions, self._owner, self._lease_seconds, job, items_max, made

@@ -190,7 +190,7 @@ class Node:
             self._console(),
         ]
         actions = [action for component in components for action in component.job_actions()]
-        self.bulk = BulkComponent(database, actions, settings.jobs_keep_days)
+        self.bulk = BulkComponent(self.database, actions, self.settings.jobs_keep_days)
         return [*components, self.bulk]
 
     def _updates(self) -> UpdatesComponent:

@@ -44,7 +44,7 @@ async def test_command_goes_to_the_next_miners_when_the_first_succeeded(database
     async def look() -> rollout_views.RolloutView:
         for _ in range(2):
             clock.advance(2)
-            await RolloutController(database, actions).run_once()
+            await RolloutController(database, actions, part_of_time=0).run_once()
             await run_until_idle(JobRunner(database, actions))
         return database.read_now(lambda conn: rollout_views.view(conn, actions, rollouts.find(conn, rollout_id)))
 

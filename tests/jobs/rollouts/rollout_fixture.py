@@ -118,7 +118,7 @@ class RolloutFixture(JobFixture):
         self.clock.advance(seconds)
 
         async def run() -> None:
-            await RolloutController(self.database, self.actions).run_once()
+            await RolloutController(self.database, self.actions, part_of_time=0).run_once()
             await run_until_idle(JobRunner(self.database, self.actions))
 
         asyncio.run(run())

@@ -1,7 +1,7 @@
 """Jobs of a running node: created, run, shown, listed and aborted over HTTP."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,12 @@ class JobServer:
             assert time.monotonic() < end, shown
             time.sleep(0.02)
 
+    def wait_for_rollout(self, path: str, condition: Callable[[dict[str, Any]], bool]) -> None:
+        end = time.monotonic() + WAIT_SECONDS
+        while not condition(shown := self.client.get(path).raise_for_status().json()["data"]):
+            assert time.monotonic() < end, shown
+            time.sleep(0.02)
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[JobServer]:
@@ -99,3 +105,69 @@ def test_operator_of_another_site_sees_no_job_of_this_one(server: JobServer) -> 
         assert other.get(f"/apiv1/jobs/{job_id}").status_code == 404
         assert other.post(f"/apiv1/jobs/{job_id}/abort").status_code == 404
         assert other.get("/apiv1/jobs").json()["data"]["items"] == []
+
+
+def test_rollout_is_created_watched_advanced_and_rolled_back(server: JobServer) -> None:
+    body = {
+        "target": "miners",
+        "action": "send",
+        "filter": {"site_id": server.site_id},
+        "params": {"command_type": "HASHING_ENABLE"},
+        "waves": [{"count": 2}, {"percent": 100}],
+    }
+    dry = server.client.post("/apiv1/rollouts", json={**body, "dry_run": True})
+    assert (dry.status_code, dry.json()["data"]["total"]) == (200, 5)
+    rollout_id = server.client.post("/apiv1/rollouts", json=body).raise_for_status().json()["data"]["rollout_id"]
+    path = f"/apiv1/rollouts/{rollout_id}"
+    server.wait_for_rollout(path, lambda shown: shown["waves"][0]["waiting"] == 2)
+    laggards = server.client.get(f"{path}/laggards").json()["data"]["items"]
+    assert [(each["name"], each["wave"], each["state"]) for each in laggards] == [
+        ("miner 0", 1, "waiting"),
+        ("miner 1", 1, "waiting"),
+    ]
+    # Advancing needs a wave that is handed out, which the job may be about to say.
+    server.wait_for_rollout(path, lambda _: server.client.post(f"{path}/advance").status_code == 200)
+    server.wait_for_rollout(path, lambda shown: shown["waiting"] == 5)
+    assert server.client.patch(path, json={"error_percent": 50}).json()["data"]["error_percent"] == 50
+    assert server.client.post(f"{path}/roll-back").json()["data"]["state"] == "rolling_back"
+    server.wait_for_rollout(path, lambda shown: shown["state"] == "rolled_back")
+    cancelled = server.client.get(f"{ADMIN}/commands", params={"status": "cancelled"}).json()["items"]
+    assert len(cancelled) == 5
+    [listed] = server.client.get("/apiv1/rollouts", params={"state": "rolled_back"}).json()["data"]["items"]
+    assert (listed["rollout_id"], listed["succeeded"]) == (rollout_id, None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"waves": []}, "waves"),
+        ({"waves": [{"percent": 10, "count": 1}]}, "waves[0]"),
+        ({"waves": [{"percent": 50}, {"percent": 10}]}, "waves[1].percent"),
+        ({"waves": [{"filter": {"colour": 1}}]}, "waves[0].filter"),
+        ({"waves": [{"filter": {"site_id": 1}}]}, "waves[0].filter.site_id"),
+        ({"action": "put_config"}, "action"),
+        ({"filter": {}}, "filter"),
+        ({"success_percent": 101}, "success_percent"),
+        ({"params": {"command_type": "NONE"}}, "params.command_type"),
+    ],
+)
+def test_malformed_rollout_names_its_field(server: JobServer, changed: dict[str, Any], field: str) -> None:
+    body = {
+        "target": "miners",
+        "action": "send",
+        "filter": {"site_id": server.site_id},
+        "params": {"command_type": "HASHING_ENABLE"},
+        **changed,
+    }
+    response = server.client.post("/apiv1/rollouts", json=body)
+    assert response.status_code == 400, response.text
+    assert response.json()["error"]["what"].partition(": ")[0] == field
+    assert server.client.get("/apiv1/rollouts").json()["data"]["items"] == []
+
+
+def test_two_operators_who_change_the_same_miners_at_once_both_succeed(server: JobServer) -> None:
+    job_ids = [server.send(rate_per_second=rate) for rate in (100, 50)]
+    for job_id in job_ids:
+        assert server.wait_for(job_id, state="done")["done"] == 5
+    commands = server.client.get(f"{ADMIN}/commands", params={"limit": 100}).json()["items"]
+    assert len(commands) == 10

@@ -114,7 +114,13 @@ RULES_BEYOND_SCHEMA = [
 # 422 and not 400: the state of a stored resource, or an Idempotency-Key of another request.
 UNPROCESSABLE = [
     "POST /admin/events",
+    "POST /admin/events/bulk",
     "POST /api/edge/v1/admin/commands",
+    "POST /api/edge/v1/admin/commands/bulk",
+    "POST /api/edge/v1/admin/miners/bulk",
+    "POST /apiv1/devices/bulk",
+    "POST /apiv1/outbox/bulk",
+    "POST /apiv1/rollouts",
     "POST /apiv1/users/{user_id}/certificates/{certificate_id}/issues",
 ]
 # Batches: an invalid record is counted in the response, and the valid ones are stored.

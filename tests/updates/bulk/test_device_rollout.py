@@ -69,7 +69,7 @@ class DeviceRollout:
     async def look(self) -> RolloutView:
         for _ in range(2):
             self.clock.advance(2)
-            await RolloutController(self.database, self.actions).run_once()
+            await RolloutController(self.database, self.actions, part_of_time=0).run_once()
             await run_until_idle(JobRunner(self.database, self.actions))
         return self.database.read_now(
             lambda conn: rollout_views.view(conn, self.actions, rollouts.find(conn, self.rollout_id))

@@ -1,11 +1,13 @@
 """Commands as the target of jobs: all that match a filter, within the sites of the caller's grants."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from restante.commands.audit.audit_trail import ROOT_CHAIN, AuditEntry, AuditTrail
 from restante.commands.body_ids import BodyWithIds, Id
+from restante.commands.errors import NO_NUL
 from restante.commands.lifecycle import listing
 from restante.commands.lifecycle.command_types import standard_type
 from restante.commands.sites import sites
@@ -18,6 +20,9 @@ from restante.identity.grants import AllowedIds, Area
 from restante.jobs.actions import IdPage, JobTarget, id_page
 
 SQL = queries_beside(__file__)
+
+
+Text = Annotated[str, Meta(min_length=1, max_length=500, pattern=NO_NUL)]
 
 
 class CommandBulkFilter(BodyWithIds, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,8 +40,8 @@ class CommandBulkFilter(BodyWithIds, frozen=True, kw_only=True, forbid_unknown_f
     rule_id: Id | None = None
     command_type: str | None = None
     status: list[State] | None = None
-    created_by: str | None = None
-    job_id: str | None = None
+    created_by: Text | None = None
+    job_id: Text | None = None
     created_after: str | None = None
     created_before: str | None = None
 

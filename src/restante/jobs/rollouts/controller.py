@@ -4,9 +4,11 @@
     └──────────────────────────────── one transaction ────────────────────────────────────────────────────────┘
 
 Any node may look at any rollout: the lock, and the time of the next look that is written with it, let one of them do it
-at a time. A look that finds nothing to do writes that time only.
+at a time. A look that finds nothing to do writes that time only. Counting the reports of a large wave takes a while:
+the longer it took, the later is the next look.
 """
 
+import time
 from typing import Any
 
 import structlog
@@ -26,13 +28,16 @@ SQL = queries_beside(__file__)
 log = structlog.get_logger()
 
 LOOK_SECONDS = 2.0
+# Looks take at most one part of so many of the time.
+PART_OF_TIME = 20
 ROLLOUTS_MAX = 100
 
 
 class RolloutController:
-    def __init__(self, database: Database, actions: JobActions) -> None:
+    def __init__(self, database: Database, actions: JobActions, part_of_time: int = PART_OF_TIME) -> None:
         self._database = database
         self._actions = actions
+        self._part_of_time = part_of_time
         self._wakeup = Wakeup()
         self.wake = self._wakeup.wake
         self.stop = self._wakeup.stop
@@ -50,7 +55,7 @@ class RolloutController:
         due = await self._database.read(due_rollouts)
         for rollout_id in due:
             try:
-                await self._database.write(look_at, self._actions, rollout_id)
+                await self._database.write(look_at, self._actions, rollout_id, self._part_of_time)
             except TRANSIENT:
                 raise
             except Exception as error:
@@ -62,18 +67,20 @@ def due_rollouts(conn: Connection) -> list[str]:
     return [row["rollout_id"] for row in conn.all(SQL.due, now_ms=conn.now_ms, limit=ROLLOUTS_MAX)]
 
 
-def look_at(conn: Connection, actions: JobActions, rollout_id: str) -> None:
+def look_at(conn: Connection, actions: JobActions, rollout_id: str, part_of_time: int = PART_OF_TIME) -> None:
     """Do what the rollout needs now, and set the time of the next look."""
     rollout = rollouts.lock(conn, rollout_id)
     if rollout["check_at"] > conn.now_ms or rollout["state"] not in ("running", "rolling_back"):
         return
-    conn.run(SQL.check_later, id=rollout["id"], check_at=conn.now_ms + int(LOOK_SECONDS * 1000))
+    began = time.monotonic()
     if rollout["state"] == "rolling_back":
         _look_at_roll_back(conn, actions, rollout)
     elif rollout["wave"] == 0:
         _next_wave(conn, actions, rollout)
     else:
         _look_at_wave(conn, actions, rollout)
+    pause_seconds = max(LOOK_SECONDS, part_of_time * (time.monotonic() - began))
+    conn.run(SQL.check_later, id=rollout["id"], check_at=conn.now_ms + int(pause_seconds * 1000))
 
 
 def _look_at_wave(conn: Connection, actions: JobActions, rollout: Row) -> None:

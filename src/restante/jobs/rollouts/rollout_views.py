@@ -20,7 +20,7 @@ SQL = queries_beside(__file__)
 
 
 class WaveView(msgspec.Struct, frozen=True, kw_only=True):
-    """A wave. `succeeded`, `failed` and `waiting` count its items by what they have reported."""
+    """A wave. `succeeded`, `failed` and `waiting` count its items by what they have reported; null in lists."""
 
     number: int
     rule: Wave
@@ -28,14 +28,14 @@ class WaveView(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str | None = None
     total: int | None = None
     handed_out: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    waiting: int = 0
+    succeeded: int | None = 0
+    failed: int | None = 0
+    waiting: int | None = 0
     started_at: str | None = None
 
 
 class RolloutView(msgspec.Struct, frozen=True, kw_only=True):
-    """A rollout and its waves."""
+    """A rollout and its waves. Lists do not count what was reported: `succeeded`, `failed` and `waiting` are null."""
 
     rollout_id: str
     name: str
@@ -46,9 +46,9 @@ class RolloutView(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     reason: str | None
     total: int
-    succeeded: int
-    failed: int
-    waiting: int
+    succeeded: int | None
+    failed: int | None
+    waiting: int | None
     wave: int
     waves: list[WaveView]
     success_percent: int
@@ -76,7 +76,7 @@ def list_page(
         if len(rows) < step:
             break
         before = rows[-1]["id"]
-    return page_of(found, page, "id", lambda row: view(conn, actions, row))
+    return page_of(found, page, "id", lambda row: view(conn, actions, row, counts=False))
 
 
 def laggards(conn: Connection, actions: JobActions, rollout: Row, page: PageRequest) -> Page[Laggard]:
@@ -86,10 +86,11 @@ def laggards(conn: Connection, actions: JobActions, rollout: Row, page: PageRequ
     return Page(shown, shown[-1].item if len(found) > page.limit else None)
 
 
-def view(conn: Connection, actions: JobActions, rollout: Row) -> RolloutView:
+def view(conn: Connection, actions: JobActions, rollout: Row, *, counts: bool = True) -> RolloutView:
+    """The rollout as operators see it. Without `counts` it is cheap, however large its waves are."""
     made = {job["wave"]: job for job in conn.all(SQL.jobs, rollout=rollout["id"])}
     shown = [
-        _wave_view(conn, actions, rollout, number, wave, made.get(number))
+        _wave_view(conn, actions, rollout, number, wave, made.get(number), counts=counts)
         for number, wave in enumerate(waves_of(rollout), 1)
     ]
     undo = made.get(0)
@@ -103,9 +104,9 @@ def view(conn: Connection, actions: JobActions, rollout: Row) -> RolloutView:
         state=rollout["state"],
         reason=rollout["reason"],
         total=rollout["total"],
-        succeeded=sum(wave.succeeded for wave in shown),
-        failed=sum(wave.failed for wave in shown),
-        waiting=sum(wave.waiting for wave in shown),
+        succeeded=sum(wave.succeeded or 0 for wave in shown) if counts else None,
+        failed=sum(wave.failed or 0 for wave in shown) if counts else None,
+        waiting=sum(wave.waiting or 0 for wave in shown) if counts else None,
         wave=rollout["wave"],
         waves=shown,
         success_percent=rollout["success_percent"],
@@ -123,12 +124,12 @@ def view(conn: Connection, actions: JobActions, rollout: Row) -> RolloutView:
 
 
 def _wave_view(
-    conn: Connection, actions: JobActions, rollout: Row, number: int, wave: Wave, job: Row | None
+    conn: Connection, actions: JobActions, rollout: Row, number: int, wave: Wave, job: Row | None, *, counts: bool
 ) -> WaveView:
     if job is None:
         # A wave without items was passed over.
         return WaveView(number=number, rule=wave, state="planned" if number > rollout["wave"] else "done")
-    counted = counts_of_job(conn, actions, rollout, job)
+    counted = counts_of_job(conn, actions, rollout, job) if counts else None
     is_over = number < rollout["wave"] or rollout["state"] in FINAL
     return WaveView(
         number=number,
@@ -137,8 +138,8 @@ def _wave_view(
         job_id=job["job_id"],
         total=job["total"],
         handed_out=job["done"] + job["skipped"],
-        succeeded=counted.succeeded,
-        failed=counted.failed,
-        waiting=counted.waiting,
+        succeeded=None if counted is None else counted.succeeded,
+        failed=None if counted is None else counted.failed,
+        waiting=None if counted is None else counted.waiting,
         started_at=iso_precise(job["created_at"]),
     )

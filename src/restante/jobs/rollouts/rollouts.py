@@ -10,6 +10,7 @@ Each wave is a job (`jobs.py`), so that each item is acted on once, whenever a p
 decides when the next wave begins. This module knows no protocol and nothing of HTTP.
 """
 
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ from restante.jobs.rollouts.waves import Wave
 SQL = queries_beside(__file__)
 
 NAME_CHARACTERS_MAX = 200
+_ROLLOUT_ID = re.compile("rollout_[0-9a-f]{24}", re.ASCII)
 
 RolloutState = Literal["pending_approval", "running", "paused", "done", "aborted", "rolling_back", "rolled_back"]
 STATES: tuple[str, ...] = get_args(RolloutState)
@@ -127,7 +129,7 @@ def check(conn: Connection, request: RolloutRequest) -> None:
 
 
 def find(conn: Connection, rollout_id: str) -> Row:
-    row = conn.one(SQL.rollout, rollout_id=rollout_id)
+    row = conn.one(SQL.rollout, rollout_id=rollout_id) if _ROLLOUT_ID.fullmatch(rollout_id) else None
     if row is None:
         raise NotFound("there is no such rollout")
     return row

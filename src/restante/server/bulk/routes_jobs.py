@@ -24,8 +24,9 @@ TAG = "jobs"
 PATH = "/apiv1/jobs"
 ONE = PATH + "/{job_id}"
 
+TARGETS = ("devices", "outbox", "miners", "commands", "events", "rollout_devices", "rollout_miners")
 _STATE = Query("state", "only jobs in this state", {"type": "string", "enum": list(STATES)})
-_TARGET = Query("target", "only jobs on this kind of rows, for example devices", {"type": "string"})
+_TARGET = Query("target", "only jobs on this kind of rows", {"type": "string", "enum": list(TARGETS)})
 _ITEM_STATE = Query("state", "only items with this result", {"type": "string", "enum": list(ITEM_STATES)})
 
 Change = Callable[[Connection, JobActions, str, str], Row]
@@ -66,7 +67,7 @@ class JobRoutes:
 
     async def list_page(self, request: ApiRequest) -> Page[JobView]:
         state = _choice(request, "state", STATES)
-        target = request.query_text("target")
+        target = _choice(request, "target", TARGETS)
         return await self._database.read(jobs.list_page, _operator(request), state, target, page_request_of(request))
 
     async def show(self, request: ApiRequest) -> JobView:

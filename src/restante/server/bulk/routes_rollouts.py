@@ -157,9 +157,9 @@ class RolloutRoutes:
     async def create(self, request: ApiRequest, body: RolloutBody) -> ApiResponse:
         """A rollout of an install config, of certificates, or of a command. Each wave is a job."""
         rollout = self._request(request, body)
+        key = idempotency.key_of(request)
         if body.dry_run:
             return RESPONSE_FORMAT.success(await self._database.read(_dry_run, rollout), 200)
-        key = idempotency.key_of(request)
         digest = rollout.job.action.request_digest(b"rollout " + msgspec.json.encode(body))
         total = await self._database.read(jobs.count, rollout.job)
         idempotent = IdempotentRequest(request.actor, key, digest)

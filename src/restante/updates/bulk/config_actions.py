@@ -28,14 +28,12 @@ from restante.updates.bulk.device_target import RolloutDevices, keep_polling_fas
 from restante.updates.fleet.device_filter import DeviceFilter
 from restante.updates.install import config_batches
 from restante.updates.install.config_batches import UNCHANGED, Content, ManyResult
-from restante.updates.install.config_patch import ConfigPatch, patched
+from restante.updates.install.config_patch import ConfigPatch, Script, patched
 from restante.updates.install.install_items import checked_installs
 
 SQL = queries_beside(__file__)
 
-# Only SQLite stores NUL characters in text, and no shell reads them.
 ChangeNote = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*\Z")]
-Script = Annotated[str, Meta(max_length=65536, pattern=r"^[^\x00]*\Z")]
 
 
 class PutConfigParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

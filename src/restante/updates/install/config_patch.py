@@ -9,21 +9,23 @@ is a merge patch of that item. `null` removes the item, and an id that the confi
 The caller checks the result like any other config.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from restante.core.errors import BadInput
 
 Document = dict[str, Any]
+# Only SQLite stores NUL characters in text, and no shell reads them.
+Script = Annotated[str, Meta(max_length=65536, pattern=r"^[^\x00]*\Z")]
 
 
 class ConfigPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A list in `installs` replaces all items; an object changes the items with these ids."""
 
     installs: list[dict[str, Any]] | dict[str, dict[str, Any] | None] | UnsetType = UNSET
-    after_update_script: str | UnsetType | None = UNSET
+    after_update_script: Script | UnsetType | None = UNSET
 
     @property
     def is_empty(self) -> bool:

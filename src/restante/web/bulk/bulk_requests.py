@@ -82,9 +82,9 @@ class BulkHandler:
             role=self._role(request),
             rate_per_second=body.rate_per_second,
         )
+        key = idempotency.key_of(request)
         if body.dry_run:
             return self._response_format.success(await self._database.read(jobs.dry_run, job_request), 200)
-        key = idempotency.key_of(request)
         # Outside the transaction that creates the job: counting a large fleet takes a while.
         total = await self._database.read(jobs.count, job_request)
         digest = action.request_digest(b"%b %b" % (request.http.url.path.encode(), msgspec.json.encode(body)))
