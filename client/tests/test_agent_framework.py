@@ -173,6 +173,7 @@ class TestCommands:
             (ProgramError("x", ExitCode.unreachable), 4),
             (SessionEnded("x"), 3),
             (Forbidden(403, "5022", "x"), 3),
+            (Forbidden(403, "", "<html>"), 4),
             (Unreachable("x"), 4),
             (StateError("x"), 5),
             (Stopped(), 0),

@@ -81,6 +81,9 @@ def exit_code_of(error: Exception) -> ExitCode:
         return error.code
     if isinstance(error, ConfigError):
         return ExitCode.wrong_usage
+    if isinstance(error, Forbidden) and not error.code:
+        # Not an answer of the server, but of something between: it may pass.
+        return ExitCode.unreachable
     if isinstance(error, (SessionEnded, Forbidden, EnrolmentRefused)):
         return ExitCode.needs_person
     if isinstance(error, (Unreachable, Unavailable)):
