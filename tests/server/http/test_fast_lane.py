@@ -293,7 +293,7 @@ def test_disconnect_before_first_poll_is_decided_leaves_nothing_parked(server: D
     with HeldReaders(server), capture_logs() as logged:
         with server.live_server.connect() as wire:
             send_and_wait_until_read(server, wire, device.poll(b"?wait=30", b"If-None-Match: " + cursor))
-        server.live_server.wait_until(lambda: server.node.lane.connections == connections)
+        server.live_server.wait_until(lambda: server.node.lane.connections <= connections)
     assert server.live_server.wait_for(_verifies(server)) == server.device.id
     server.wait_until_none_parked()
     assert [line for line in logged if line["log_level"] == "error"] == []

@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 
+from restante.server.http import plain_listener
 from tests.server.fast_lane_device import DeviceServer
 from tests.server.live_server import RawConnection
 from tests.server.odd_requests import OTHER
-
-LOOP_ITERATIONS = 20
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceServer]:
     server = DeviceServer(tmp_path_factory.mktemp("plain"))
-    idle(server)
     yield server
     server.live_server.close()
 
@@ -48,6 +46,8 @@ class MadeProtocols:
 
 
 def test_closing_idle_poll_needs_no_protocol(server: DeviceServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    # However slowly this test sends its requests.
+    monkeypatch.setattr(plain_listener, "WAIT_SECONDS", 600.0)
     raw = idle(server, b"Connection: close")
     learn(server, raw)
     made = MadeProtocols(server, monkeypatch)
@@ -70,7 +70,7 @@ def test_idle_poll_that_keeps_its_connection_is_answered_and_counted_once(server
         for _ in range(3):
             assert wire.request(raw).status == 204
         assert wire.request(OTHER).status == 200
-        assert server.node.lane.limits.admitted == 1
+        server.live_server.wait_until(lambda: server.node.lane.limits.admitted == 1)
     assert server.fast_requests == before + 3
     assert server.node.updates.poll.counters.idle == polls + 3
     server.live_server.wait_until(lambda: server.node.lane.limits.admitted == 0)
@@ -93,7 +93,7 @@ def test_connection_without_a_request_is_handed_over(server: DeviceServer) -> No
     with server.live_server.connect() as wire:
         server.live_server.wait_until(lambda: server.node.lane.connections == 1)
         server.live_server.wait_until(lambda: not listener.waiting)
-        assert server.node.lane.connections == 1
+        server.live_server.wait_until(lambda: server.node.lane.connections == 1)
         assert wire.request(OTHER).status == 200
     server.live_server.wait_until(lambda: server.node.lane.limits.admitted == 0)
 
