@@ -59,7 +59,7 @@ def _run(folder: Path) -> dict[str, float]:
     authorities = folder / "authorities.pem"
     authorities.write_bytes(Path(certifi.where()).read_bytes() + pki.authority.certificate.read_bytes())
     flags = ["--tls-certificate", str(pki.server.certificate), "--tls-key", str(pki.server.key)]
-    flags += ["--poll-interval-seconds", INTERVAL_SECONDS, "--rollout-poll-interval-seconds", INTERVAL_SECONDS]
+    flags += ["--poll-interval-seconds", INTERVAL_SECONDS, "--boost-poll-interval-seconds", INTERVAL_SECONDS]
     url = f"https://127.0.0.1:{prepared.port}"
     try:
         with pinned(SERVER_CORE, serve_command(prepared.data, prepared.port, *flags), prepared.port):

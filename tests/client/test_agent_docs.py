@@ -20,7 +20,7 @@ UNIT = REPOSITORY / "deploy" / "systemd" / "restante-agent-device.service"
 
 @pytest.mark.slow
 def test_tutorial_produces_the_documented_output(tmp_path: Path) -> None:
-    every_second = ("--poll-interval-seconds", "1", "--rollout-poll-interval-seconds", "1")
+    every_second = ("--poll-interval-seconds", "1", "--boost-poll-interval-seconds", "1")
     check_examples(tmp_path, PAGE, [], *every_second)
 
 

@@ -32,7 +32,7 @@ SIGNALS_PER_KILL = 3
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalServer]:
-    every_second = ("--poll-interval-seconds", "1", "--rollout-poll-interval-seconds", "1")
+    every_second = ("--poll-interval-seconds", "1", "--boost-poll-interval-seconds", "1")
     with LocalServer("--poll-rate-per-second", "1000", "--poll-burst", "100000", *every_second) as server:
         yield server
 

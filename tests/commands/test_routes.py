@@ -14,6 +14,10 @@ NEEDED = {
     **dict.fromkeys(("GET /audit", "GET /audit/export", "GET /audit/verify"), Role.viewer),
     **dict.fromkeys(("POST /commands", "POST /commands/x/cancel"), Role.operator),
     **dict.fromkeys(("POST /commands/x/approve", "POST /commands/x/deny"), Role.approver),
+    **dict.fromkeys(("POST /audit/verify", "POST /audit/anchor"), Role.operator),
+    **dict.fromkeys((f"{method} /devices/1/tags/pilot" for method in ("PUT", "DELETE")), Role.operator),
+    **dict.fromkeys((f"{method} /miners/1/tags/pilot" for method in ("PUT", "DELETE")), Role.operator),
+    "POST /devices/1/verify": Role.admin,
     "GET /approval-policy": Role.viewer,
     "PUT /approval-policy": Role.admin,
     **dict.fromkeys(("POST /sites", "POST /zones", "POST /miners", "POST /devices"), Role.admin),
@@ -37,8 +41,8 @@ async def test_route_admits_exactly_the_roles_of_the_table(api: OperatorApi, tar
 def test_table_covers_all_routes(database: Database, clock: ManualClock) -> None:
     declared = {}
     for route in operator_routes(MinerFleet(database, clock)):
-        path = route.path.removeprefix(ADMIN).replace("{command_id}", "x")
-        for name in ("{site_id}", "{device_id}"):
+        path = route.path.removeprefix(ADMIN).replace("{command_id}", "x").replace("{tag}", "pilot")
+        for name in ("{site_id}", "{device_id}", "{miner_id}"):
             path = path.replace(name, "1")
         declared[f"{route.method} {path}"] = ROLE_NEEDED[route.access]
     assert declared == NEEDED

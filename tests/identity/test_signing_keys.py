@@ -173,6 +173,19 @@ SEALED = {
         " created_by, max_retries, retry_backoff_sec)"
         " VALUES ('c', 1, 1, 'POOL_SET', '{}', x'01', 1, 'cancelled', 1, 1, 'a', 1, 1)",
     ),
+    "jobs": (
+        "sealed_params",
+        "(job_id, area, target, action, filter, params, sealed_params, created_by, identities, role, created_at, state,"
+        " total, through_id, run_at)"
+        " VALUES ('j', 'commands', 'miners', 'send', '{}', '{}', x'01', 'a', '[]', 'operator', 1, 'done', 1, 1, 1)",
+    ),
+    "rollouts": (
+        "sealed_params",
+        "(rollout_id, name, area, target, action, filter, params, sealed_params, created_by, identities, role,"
+        " created_at, state, total, waves, success_percent, error_percent, min_wave_seconds, max_wave_seconds,"
+        " is_boosting, check_at) VALUES ('r', 'a', 'commands', 'miners', 'send', '{}', '{}', x'01', 'a', '[]',"
+        " 'operator', 1, 'done', 1, '[]', 1, 1, 1, 1, 0, 1)",
+    ),
 }
 
 

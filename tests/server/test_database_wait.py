@@ -142,7 +142,7 @@ def run(data: Path, *args: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_commands_beside_servers_do_not_wait(tmp_path: Path, stopped_url: str) -> None:
-    result = run(tmp_path, "user", "list", "--database", stopped_url)
+    result = run(tmp_path, "migrate", "status", "--database", stopped_url)
     assert result.returncode == 1
     assert "cannot be reached" in result.stderr
 

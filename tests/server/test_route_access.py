@@ -370,6 +370,13 @@ FLEET = (Access.fleet_read, Access.fleet_operate)
 OWNED = [route for route in GUARDED if owned_ids(route) and not is_edge(route) and route.access not in FLEET]
 
 
+def limited_callers(route: Route) -> set[str]:
+    """Callers for whom the route opens the resources of one user, or of one device, only."""
+    if route.access is Access.device:
+        return {"device"}
+    return {"owner"} if route.access is Access.team_read else {"owner", "admin key"}
+
+
 @pytest.mark.parametrize("route", OWNED, ids=route_name)
 def test_foreign_and_missing_resource_are_indistinguishable(
     server: PopulatedServer, resources: Resources, other_resources: Resources, callers: Callers, route: Route
@@ -379,7 +386,7 @@ def test_foreign_and_missing_resource_are_indistinguishable(
     for name in owned_ids(route):
         field = "certificate_id" if name == "cert_id" else name
         ids: list[Any] = [getattr(other_resources, field), ABSENT_ID]
-        for caller in {"device"} if route.access is Access.device else {"owner", "admin key"}:
+        for caller in limited_callers(route):
             foreign_response, absent_response = (
                 server.request(
                     route, fill_path(route, resources._replace(**{field: id_})), callers.headers[caller], body

@@ -25,8 +25,8 @@ from restante.server.config.setting_types import Address
 from restante.server.config.settings import Settings
 from restante.server.data_folder import DataFolder
 from restante.server.http.connection_limits import ConnectionLimits, raise_descriptor_limit
-from restante.server.http.fast_lane import fast_lane_class, local_lane_class
-from restante.server.http.local_socket import LocalSocket, open_local_socket
+from restante.server.http.fast_lane import fast_lane_class
+from restante.server.http.local_socket import LocalSocket, local_lane_class, open_local_socket
 from restante.server.http.tls import tls_files
 from restante.server.http.tls_listening import ListeningServer
 from restante.server.monitoring.metrics_listener import serving_metrics

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import Restante
 
-VECTORS = json.loads((Path(__file__).parents[3] / "docs" / "command-signature-vectors.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "command-signatures.json").read_text())
 
 
 @pytest.fixture

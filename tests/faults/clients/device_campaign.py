@@ -14,7 +14,7 @@ from tests.faults.server_process import NO_RATE_LIMIT
 
 class DeviceCampaign(ClientCampaign):
     # A short interval makes the device wait inside its polls.
-    flags = (*NO_RATE_LIMIT, "--poll-interval-seconds", "1", "--rollout-poll-interval-seconds", "1")
+    flags = (*NO_RATE_LIMIT, "--poll-interval-seconds", "1", "--boost-poll-interval-seconds", "1")
 
     def __init__(self, folder: Path, plan: Plan) -> None:
         super().__init__(folder, plan)

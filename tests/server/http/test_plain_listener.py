@@ -45,9 +45,19 @@ class MadeProtocols:
         monkeypatch.setattr(listener, "_make_protocol", counted)
 
 
-def test_closing_idle_poll_needs_no_protocol(server: DeviceServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    # However slowly this test sends its requests.
+def test_closing_idle_poll_needs_no_protocol(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However slowly this test sends its requests. On a server of its own: its timer lasts as long.
     monkeypatch.setattr(plain_listener, "WAIT_SECONDS", 600.0)
+    server = DeviceServer(tmp_path_factory.mktemp("slow"))
+    try:
+        check_closing_polls(server, monkeypatch)
+    finally:
+        server.live_server.close()
+
+
+def check_closing_polls(server: DeviceServer, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = idle(server, b"Connection: close")
     learn(server, raw)
     made = MadeProtocols(server, monkeypatch)

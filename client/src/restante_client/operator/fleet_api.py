@@ -432,7 +432,7 @@ class JobItemViewPage(TypedDict, total=False):
 
 
 class RolloutView(TypedDict, total=False):
-    """A rollout and its waves."""
+    """A rollout and its waves. Lists do not count what was reported: `succeeded`, `failed` and `waiting` are null."""
 
     rollout_id: str
     name: str
@@ -443,9 +443,9 @@ class RolloutView(TypedDict, total=False):
     state: str
     reason: str | None
     total: int
-    succeeded: int
-    failed: int
-    waiting: int
+    succeeded: int | None
+    failed: int | None
+    waiting: int | None
     wave: int
     waves: list[WaveView]
     success_percent: int
@@ -462,7 +462,7 @@ class RolloutView(TypedDict, total=False):
 
 
 class WaveView(TypedDict, total=False):
-    """A wave. `succeeded`, `failed` and `waiting` count its items by what they have reported."""
+    """A wave. `succeeded`, `failed` and `waiting` count its items by what they have reported; null in lists."""
 
     number: int
     rule: Wave
@@ -470,9 +470,9 @@ class WaveView(TypedDict, total=False):
     job_id: str | None
     total: int | None
     handed_out: int
-    succeeded: int
-    failed: int
-    waiting: int
+    succeeded: int | None
+    failed: int | None
+    waiting: int | None
     started_at: str | None
 
 
@@ -1102,7 +1102,8 @@ class Jobs(Noun):
         self,
         *,
         state: Literal["pending_approval", "queued", "running", "paused", "done", "aborted", "failed"] | None = None,
-        target: str | None = None,
+        target: Literal["devices", "outbox", "miners", "commands", "events", "rollout_devices", "rollout_miners"]
+        | None = None,
     ) -> AsyncGenerator[JobView, None]:
         """List jobs, newest first: all pages."""
         return self.pages("/apiv1/jobs", {"state": state, "target": target}, is_wrapped=True)
@@ -1113,7 +1114,8 @@ class Jobs(Noun):
         limit: int | None = None,
         after: int | None = None,
         state: Literal["pending_approval", "queued", "running", "paused", "done", "aborted", "failed"] | None = None,
-        target: str | None = None,
+        target: Literal["devices", "outbox", "miners", "commands", "events", "rollout_devices", "rollout_miners"]
+        | None = None,
     ) -> JobViewPage:
         """List jobs, newest first: one page."""
         found: JobViewPage = await self.call(

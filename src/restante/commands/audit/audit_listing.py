@@ -37,9 +37,9 @@ EVENTS = (
     "ack.refused",
     *("approval.policy_changed", "approval.policy_imported"),
     *("collector.created", "collector.revoked", "collector.secret_read"),
-    *("collector.secret_rotated", "collector.token_rotated"),
+    *("collector.secret_rotated", "collector.token_rotated", "collector.tagged", "collector.untagged"),
     *("rule.created", "rule.changed", "rule.deleted", "rule.refused"),
-    *("site.created", "zone.created", "miner.created"),
+    *("site.created", "zone.created", "miner.created", "miner.tagged", "miner.untagged"),
     *("chain.opened", "audit.heads", "audit.set_back"),
 )
 

@@ -34,10 +34,8 @@ from restante.server.http.bounded_protocol import (
 from restante.server.http.connection_limits import AddressKey, ConnectionLimits, Verdict
 from restante.server.http.deadlines import NEVER, REMOVED, SLOT_SECONDS, Deadlines
 from restante.server.http.idle_connections import IdleConnections
-from restante.server.http.local_socket import peer_user
 from restante.server.http.post_templates import IncompleteBody, PostTemplates
 from restante.server.http.request_templates import END, FastResponse, RequestTemplates, closing
-from restante.web.access import LOCAL_USER
 from restante.web.client_cert import EXTENSION, ClientCertificates
 from restante.web.fast_lane_api import WaitOwner
 from restante.web.response import ApiResponse
@@ -151,15 +149,10 @@ _NO_CERTIFICATE = _WithoutCertificate()
 
 def fast_lane_class(shared: FastLaneState) -> type[HttpToolsProtocol]:
     """Make the protocol class for uvicorn's `http` option."""
-    return type("FastLane", (_FastLaneProtocol,), {"shared": shared, "response_format": shared.response_format})
+    return type("FastLane", (FastLaneProtocol,), {"shared": shared, "response_format": shared.response_format})
 
 
-def local_lane_class(shared: FastLaneState) -> type[HttpToolsProtocol]:
-    """Make the protocol class for the Unix socket."""
-    return type("LocalLane", (_LocalProtocol,), {"shared": shared, "response_format": shared.response_format})
-
-
-class _FastLaneProtocol(BoundedHttpProtocol):
+class FastLaneProtocol(BoundedHttpProtocol):
     shared: FastLaneState
 
     # Class attributes are the initial values: a connection that only polls sets few of them.
@@ -499,21 +492,3 @@ class _FastLaneProtocol(BoundedHttpProtocol):
 
     def date_line(self) -> bytes:
         return self.shared.current_date_line()
-
-
-class _LocalProtocol(_FastLaneProtocol):
-    """A connection to the Unix socket. It is never refused, and its requests carry the name of the user at its end."""
-
-    _user: str | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._user = peer_user(transport.get_extra_info("socket").fileno())
-        super().connection_made(transport)
-
-    def enter(self, _address: str, _descriptor: int) -> Verdict:
-        return Verdict.admitted
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        if self._user is not None:
-            self.scope[LOCAL_USER] = self._user  # type: ignore[literal-required]

@@ -3,11 +3,13 @@
     restante … (owner of the data folder, or root) ──▶ restante.sock, mode 0600 ──▶ the application of the node
 
 The kernel lets only the owner of the socket and root connect, and says who connected (SO_PEERCRED). No password and no
-key is involved. What the caller may do is decided in `web/access.py`.
+key is involved. Requests carry the name of the user; what the user may do is decided in `web/access.py`. A connection
+here is never refused, so that an administrator on this machine reaches a full server.
 
 Invariant: at most one process listens on the path. A socket that a killed process has left behind is replaced.
 """
 
+import asyncio
 import os
 import pwd
 import socket
@@ -16,6 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import structlog
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from restante.server.http.connection_limits import Verdict
+from restante.server.http.fast_lane import FastLaneProtocol, FastLaneState
+from restante.web.access import LOCAL_USER
 
 log = structlog.get_logger()
 
@@ -101,3 +108,24 @@ def _is_served(path: Path) -> bool:
         except OSError as error:
             log.warning("cannot tell whether another server listens", path=str(path), error=str(error))
         return True
+
+
+def local_lane_class(shared: FastLaneState) -> type[HttpToolsProtocol]:
+    """Make the protocol class for the Unix socket."""
+    return type("LocalLane", (_LocalProtocol,), {"shared": shared, "response_format": shared.response_format})
+
+
+class _LocalProtocol(FastLaneProtocol):
+    _user: str | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._user = peer_user(transport.get_extra_info("socket").fileno())
+        super().connection_made(transport)
+
+    def enter(self, _address: str, _descriptor: int) -> Verdict:
+        return Verdict.admitted
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._user is not None:
+            self.scope[LOCAL_USER] = self._user  # type: ignore[literal-required]
