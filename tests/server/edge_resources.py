@@ -29,7 +29,8 @@ APPROVED_TYPE = "DEVICE_REBOOT"
 class EdgeResources(NamedTuple):
     """The resources of one site. `command_id` is leased by the collector `device_id`, whose token is `token`.
 
-    `approval_id` waits for approval, and `pending_id` for dispatch.
+    `approval_id` waits for approval, and `pending_id` for dispatch. Nothing refers to `free_miner_id`, `free_zone_id`
+    and `empty_site_id`, so they can be moved and retired.
     """
 
     site_id: int
@@ -41,11 +42,19 @@ class EdgeResources(NamedTuple):
     approval_id: str
     pending_id: str
     rule_id: int
+    free_miner_id: int
+    free_zone_id: int
+    empty_site_id: int
 
     def for_route(self, route: Route) -> "EdgeResources":
-        """The resources with the command that the route can act on."""
-        needs_approval = route.path.endswith(("/approve", "/deny"))
-        return self._replace(command_id=self.approval_id) if needs_approval else self
+        """The resources with the command, miner, zone or site that the route can act on."""
+        if route.path.endswith(("/approve", "/deny")):
+            return self._replace(command_id=self.approval_id)
+        if "/miners/{miner_id}" in route.path:
+            return self._replace(miner_id=self.free_miner_id)
+        if "/zones/{zone_id}" in route.path:
+            return self._replace(zone_id=self.free_zone_id)
+        return self._replace(site_id=self.empty_site_id) if route.path.endswith("/sites/{site_id}/retire") else self
 
 
 def is_edge(route: Route) -> bool:
@@ -79,6 +88,9 @@ def add_edge_resources(conn: Connection, node: Node) -> EdgeResources:
         create(APPROVED_TYPE),
         create("HASHING_ENABLE"),
         rule.id,
+        miners.add(conn, trail, MinerRequest(site.id, "spare"), ACTOR).id,
+        sites.add_zone(conn, trail, site.id, "spare", ACTOR).id,
+        sites.add(conn, trail, str(uuid4()), ACTOR).id,
     )
 
 

@@ -45,6 +45,7 @@ from restante.commands.rules.rule_timer import RuleTimer
 from restante.commands.sites import collectors
 from restante.commands.sites.collectors import SecretBox
 from restante.commands.sites.routes_collectors import AdminCollectorRoutes
+from restante.commands.sites.routes_inventory import InventoryRoutes
 from restante.commands.sites.routes_sites import AdminSiteRoutes
 from restante.commands.telemetry import telemetry
 from restante.commands.telemetry.ingest import TelemetryIngest
@@ -179,6 +180,7 @@ class CommandsComponent(PollComponent):
             *safety.routes(),
             *RuleRoutes(database, self.trail, self.box).routes(),
             *AdminSiteRoutes(database, self.trail).routes(),
+            *InventoryRoutes(database, self.trail).routes(),
             *AdminCollectorRoutes(
                 database, self.trail, self.box, secret_overlap_seconds=options.secret_overlap_seconds
             ).routes(),

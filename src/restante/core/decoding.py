@@ -1,9 +1,12 @@
 """Decoding untrusted values: JSON bodies, already decoded values and integers, into the types that callers declare.
 
-A value that does not fit raises `BadInput` (or a subclass) that names the field and what was expected.
+A value that does not fit raises `BadInput` (or a subclass) that names the field and what was expected. For an unknown
+field it names the field that was probably meant.
 """
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import msgspec
@@ -46,7 +49,7 @@ def decode_json(body: bytes, into: type[T]) -> T:
         decoded: T = decoder.decode(body)
         return decoded
     except msgspec.ValidationError as error:
-        raise _as_bad_input(error) from None
+        raise _as_bad_input(error, into) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput("body", f"valid JSON ({error})") from None
 
@@ -56,10 +59,16 @@ def convert(value: Any, into: type[T], field: str) -> T:
     try:
         return msgspec.convert(value, type=into)
     except msgspec.ValidationError as error:
-        raise _as_bad_input(error, field) from None
+        raise _as_bad_input(error, into, field) from None
 
 
-def _as_bad_input(error: msgspec.ValidationError, root: str = "body") -> RestanteError:
+def suggestion(wrong: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` if one of the known names is close, otherwise nothing."""
+    close = get_close_matches(wrong, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _as_bad_input(error: msgspec.ValidationError, into: Any, root: str = "body") -> RestanteError:
     what, _, where = str(error).partition(" - at `")
     # msgspec reports a wrong key as "at `key` in `$.counts`".
     where = where.removeprefix("key` in `")
@@ -72,8 +81,25 @@ def _as_bad_input(error: msgspec.ValidationError, root: str = "body") -> Restant
     if missing:
         return MissingField(prefix + missing[1])
     if unknown:
-        return UnknownField(prefix + unknown[1])
+        return UnknownField(prefix + unknown[1], suggestion(unknown[1], _field_names(into)))
     known_values = re.fullmatch(r"Invalid (?:enum )?value (.+)", what)
     if known_values:
         return BadInput(field or root, f"one of the values it can have, not {known_values[1]}")
     return BadInput(field or root, what.removeprefix("Expected "))
+
+
+def _field_names(type: Any) -> set[str]:
+    """The names of all fields of the type and of the types inside it, as they are encoded."""
+    names: set[str] = set()
+    waiting, known = [msgspec.inspect.type_info(type)], set()
+    while waiting:
+        info = waiting.pop()
+        if isinstance(info, msgspec.inspect.UnionType):
+            waiting.extend(info.types)
+        elif isinstance(info, msgspec.inspect.StructType) and info.cls not in known:
+            known.add(info.cls)
+            names.update(field.encode_name for field in info.fields)
+            waiting.extend(field.type for field in info.fields)
+        elif isinstance(info, msgspec.inspect.Metadata | msgspec.inspect.ListType):
+            waiting.append(info.type if isinstance(info, msgspec.inspect.Metadata) else info.item_type)
+    return names

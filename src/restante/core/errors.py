@@ -59,8 +59,8 @@ class MissingField(BadInput):
 class UnknownField(BadInput):
     """There is no such field."""
 
-    def __init__(self, field: str) -> None:
-        super().__init__(field, "no such field")
+    def __init__(self, field: str, suggestion: str = "") -> None:
+        super().__init__(field, "no such field" + suggestion)
 
 
 class NotAuthenticated(RestanteError):

@@ -4,7 +4,7 @@ A client secret is shown once, in the response to the request that creates it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import Meta
@@ -12,17 +12,37 @@ from msgspec import Meta
 from restante.core.errors import BadInput
 from restante.core.iso_time import iso, iso_or_none, iso_precise
 from restante.database.database import Database
-from restante.database.paging import Page, page_of_items
-from restante.events.clients import client_keys, client_scope, clients
+from restante.database.filtered_list import StateCounts
+from restante.database.paging import Page, PageRequest
+from restante.events.clients import client_keys, client_scope, clients, removal
 from restante.events.clients.access import AccessOptions
-from restante.events.clients.clients import AuthMethod, ClientRegistration, EventClient, RegisteredClient, SigningAlg
+from restante.events.clients.clients import (
+    AuthMethod,
+    ClientFilter,
+    ClientRegistration,
+    ClientState,
+    EventClient,
+    RegisteredClient,
+    SigningAlg,
+)
 from restante.events.publishing import event_audit
 from restante.events.publishing.event_audit import AuditedAction
 from restante.events.response_format import RESPONSE_FORMAT
 from restante.identity.clients.scopes import SCOPES
-from restante.identity.grants import Area
+from restante.identity.grants import AllowedIds, Area
+from restante.web.listing import (
+    FORMAT,
+    TIME,
+    check_filters,
+    export,
+    export_info,
+    query_choice,
+    query_moment,
+    query_prefix,
+)
 from restante.web.paging import PAGE_QUERY, page_request_of
 from restante.web.request import ApiRequest
+from restante.web.response import ApiResponse
 from restante.web.routes import Access, Query, Route, RouteGroup
 
 TAG = "event clients"
@@ -30,6 +50,20 @@ PATH = "/admin/clients"
 AUDIT_PATH = "/admin/events/audit"
 
 _BY_CLIENT = (*PAGE_QUERY, Query("client_id", "only actions on this client", {"type": "string"}))
+_FILTERS = (
+    Query("name", "only clients whose name begins with this", {"type": "string", "minLength": 1}),
+    Query("status", "only clients with this status", {"type": "string", "enum": list(clients.STATES)}),
+    Query(
+        "token_endpoint_auth_method",
+        "only clients that authenticate like this",
+        {"type": "string", "enum": list(get_args(AuthMethod))},
+    ),
+    Query("scope", "only clients that have this scope", {"type": "string", "enum": list(SCOPES)}),
+    Query("polled_before", "only clients that have not polled since this time, or for this long", TIME),
+    Query("polled_after", "only clients that have polled since this time, or within this long", TIME),
+)
+_LIST_QUERY = (*PAGE_QUERY, *_FILTERS)
+_EXPORT_QUERY = (*_FILTERS, FORMAT)
 _EXAMPLE = {
     "name": "Example TPP",
     "token_endpoint_auth_method": "tls_client_auth",
@@ -69,7 +103,7 @@ class ClientView(msgspec.Struct, frozen=True):
     id: int
     client_id: str
     name: str
-    status: Literal["active", "suspended"]
+    status: ClientState
     token_endpoint_auth_method: AuthMethod
     kids: list[str]
     tls_client_auth_subject_dn: str | None
@@ -78,6 +112,7 @@ class ClientView(msgspec.Struct, frozen=True):
     created_at: str
     suspended_at: str | None
     last_poll_at: str | None
+    removed_at: str | None = None
 
 
 class AuditedActionView(msgspec.Struct, frozen=True):
@@ -112,7 +147,16 @@ class AdminClientRoutes:
             group.post(
                 PATH, self.add, administer, "Register a client", status=201, errors=(409,), examples=(_EXAMPLE,)
             ),
-            group.get(PATH, self.list_page, Access.read, "List clients", query=PAGE_QUERY),
+            group.get(PATH, self.list_page, Access.read, "List clients", query=_LIST_QUERY),
+            group.get(PATH + "/counts", self.counts, Access.read, "Count clients by status", query=_FILTERS),
+            group.get(
+                PATH + "/export",
+                self.export,
+                Access.read,
+                "Export clients as a file",
+                query=_EXPORT_QUERY,
+                responses=(export_info(ClientView),),
+            ),
             group.get(one, self.get, Access.read, "Show a client"),
             group.post(
                 one + "/rotate",
@@ -121,9 +165,11 @@ class AdminClientRoutes:
                 "Replace a client's secret, keys or subject",
                 body_optional=True,
                 examples=({},),
+                errors=(409,),
             ),
-            group.post(one + "/suspend", self.suspend, administer, "Suspend a client"),
-            group.post(one + "/resume", self.resume, administer, "Resume a suspended client"),
+            group.post(one + "/suspend", self.suspend, administer, "Suspend a client", errors=(409,)),
+            group.post(one + "/resume", self.resume, administer, "Resume a suspended client", errors=(409,)),
+            group.delete(one, self.remove, administer, "Remove a client"),
             group.get(AUDIT_PATH, self.audit, Access.read, "List what operators did, newest first", query=_BY_CLIENT),
         ]
 
@@ -137,9 +183,23 @@ class AdminClientRoutes:
         return registered_view(registered)
 
     async def list_page(self, request: ApiRequest) -> Page[ClientView]:
-        window = page_request_of(request)
-        found = await self._database.read(clients.list_after, window.after, window.limit + 1, request.allowed)
-        return page_of_items([client_view(each) for each in found], window, lambda each: each.id)
+        check_filters(request, _LIST_QUERY)
+        return await self._page(_filter_of(request), page_request_of(request), request.allowed)
+
+    async def counts(self, request: ApiRequest) -> StateCounts:
+        """A count ends at 10,000 examined clients; then `is_exact` is false."""
+        check_filters(request, _FILTERS)
+        return await self._database.read(clients.count_states, _filter_of(request), request.allowed)
+
+    async def export(self, request: ApiRequest) -> ApiResponse:
+        """All clients that match, as CSV with a header row or as a JSON array, sent in parts."""
+        check_filters(request, _EXPORT_QUERY)
+        filters = _filter_of(request)
+        return await export(request, "clients", ClientView, lambda page: self._page(filters, page, request.allowed))
+
+    async def _page(self, filters: ClientFilter, page: PageRequest, allowed: AllowedIds) -> Page[ClientView]:
+        found = await self._database.read(clients.list_page, filters, page, allowed)
+        return Page([client_view(each) for each in found.items], found.next)
 
     async def get(self, request: ApiRequest) -> ClientView:
         return client_view(await self._database.read(clients.get, _client_id_of(request)))
@@ -157,6 +217,11 @@ class AdminClientRoutes:
     async def resume(self, request: ApiRequest) -> ClientView:
         return client_view(await self._database.write(clients.resume, _client_id_of(request), request.actor))
 
+    async def remove(self, request: ApiRequest) -> ClientView:
+        """All access ends at once, undelivered events are dropped, and nothing is published to the client any more. Its
+        events and audit rows stay, and its client_id is not free again. Removing is final."""
+        return client_view(await self._database.write(removal.remove, _client_id_of(request), request.actor))
+
     async def audit(self, request: ApiRequest) -> Page[AuditedActionView]:
         """`next` is the `after` of the next, older page."""
         client_id = request.query_text("client_id")
@@ -164,6 +229,17 @@ class AdminClientRoutes:
             raise BadInput("client_id", "the client_id of a client")
         page = await self._database.read(event_audit.list_page, client_id, page_request_of(request), request.allowed)
         return Page([action_view(each) for each in page.items], page.next)
+
+
+def _filter_of(request: ApiRequest) -> ClientFilter:
+    return ClientFilter(
+        name=query_prefix(request, "name"),
+        status=query_choice(request, "status", clients.STATES),
+        method=query_choice(request, "token_endpoint_auth_method", get_args(AuthMethod)),
+        scope=query_choice(request, "scope", SCOPES),
+        polled_before_ms=query_moment(request, "polled_before"),
+        polled_after_ms=query_moment(request, "polled_after"),
+    )
 
 
 def _client_id_of(request: ApiRequest) -> str:
@@ -199,7 +275,7 @@ def client_view(client: EventClient) -> ClientView:
         id=client.id,
         client_id=client.client_id,
         name=client.name,
-        status="active" if client.suspended_at is None else "suspended",
+        status=client.status,
         token_endpoint_auth_method=client.credentials.method,
         kids=client_keys.kids(client.credentials.jwks),
         tls_client_auth_subject_dn=client.credentials.subject_dn,
@@ -208,6 +284,7 @@ def client_view(client: EventClient) -> ClientView:
         created_at=iso(client.created_at),
         suspended_at=iso_or_none(client.suspended_at),
         last_poll_at=iso_or_none(client.last_poll_at),
+        removed_at=iso_or_none(client.removed_at),
     )
 
 
