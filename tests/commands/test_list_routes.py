@@ -86,7 +86,7 @@ async def test_commands_are_filtered_counted_and_exported(api: OperatorApi) -> N
 
 
 async def test_export_is_read_in_pages(api: OperatorApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("restante.web.listing.EXPORT_ROWS", 2)
+    monkeypatch.setattr("restante.web.paging.EXPORT_ROWS", 2)
     monkeypatch.setattr(filtered_list, "PAGE_SCAN", 3)
     ids = [api.fleet.create().command_id for _ in range(7)]
     assert [line["command_id"] for line in lines_of(await api.call("GET", "/commands/export"))] == ids[::-1]

@@ -26,8 +26,17 @@ from restante.database.filtered_list import StateCounts
 from restante.database.paging import Page
 from restante.identity.grants import Area
 from restante.web import idempotency
-from restante.web.listing import FORMAT, TIME, check_filters, export, export_info, query_choice, query_moment
-from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.paging import (
+    FORMAT,
+    PAGE_QUERY,
+    TIME,
+    check_filters,
+    export,
+    export_info,
+    page_request_of,
+    query_choice,
+    query_moment,
+)
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse
 from restante.web.routes import Access, Query, ResponseInfo, Route, RouteGroup, RouteOptions

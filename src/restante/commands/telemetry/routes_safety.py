@@ -26,8 +26,7 @@ from restante.database.filtered_list import StateCounts
 from restante.database.paging import Page, PageRequest
 from restante.identity.grants import Area
 from restante.web.content_coding import read_batch_body
-from restante.web.listing import TIME, check_filters, query_moment
-from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.paging import PAGE_QUERY, TIME, check_filters, page_request_of, query_moment
 from restante.web.request import ApiRequest
 from restante.web.response import NO_STORE, ApiResponse
 from restante.web.routes import Access, Header, Query, RequestBody, ResponseInfo, Route, RouteGroup

@@ -30,17 +30,18 @@ from restante.events.publishing.event_audit import AuditedAction
 from restante.events.response_format import RESPONSE_FORMAT
 from restante.identity.clients.scopes import SCOPES
 from restante.identity.grants import AllowedIds, Area
-from restante.web.listing import (
+from restante.web.paging import (
     FORMAT,
+    PAGE_QUERY,
     TIME,
     check_filters,
     export,
     export_info,
+    page_request_of,
     query_choice,
     query_moment,
     query_prefix,
 )
-from restante.web.paging import PAGE_QUERY, page_request_of
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse
 from restante.web.routes import Access, Query, Route, RouteGroup

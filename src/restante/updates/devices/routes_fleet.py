@@ -19,8 +19,17 @@ from restante.identity.grants import Area
 from restante.updates.polling import rollout
 from restante.updates.polling.rollout import INTERVAL_SECONDS, INTERVAL_SECONDS_MAX, ROLLOUT_SECONDS_MAX, Rollout
 from restante.updates.response_format import RESPONSE_FORMAT
-from restante.web.listing import FORMAT, TIME, check_filters, export, export_info, query_choice, query_moment
-from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.paging import (
+    FORMAT,
+    PAGE_QUERY,
+    TIME,
+    check_filters,
+    export,
+    export_info,
+    page_request_of,
+    query_choice,
+    query_moment,
+)
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse
 from restante.web.routes import Access, Query, Route, RouteGroup
