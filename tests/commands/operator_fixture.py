@@ -20,6 +20,7 @@ from restante.commands.sites import collectors, miners, sites
 from restante.commands.sites.collectors import NewCollector, SecretBox
 from restante.commands.sites.miners import MinerRequest
 from restante.commands.sites.routes_collectors import AdminCollectorRoutes
+from restante.commands.sites.routes_inventory import InventoryRoutes
 from restante.commands.sites.routes_sites import AdminSiteRoutes
 from restante.commands.sites.routes_tags import AdminTagRoutes
 from restante.database.connection import Connection
@@ -190,6 +191,7 @@ def operator_routes(fleet: MinerFleet) -> list[Route]:
     database, trail = fleet.database, fleet.trail
     return [
         *AdminSiteRoutes(database, trail).routes(),
+        *InventoryRoutes(database, trail).routes(),
         *AdminCollectorRoutes(
             database, trail, fleet.box, Presence(database), secret_overlap_seconds=OVERLAP_SECONDS
         ).routes(),

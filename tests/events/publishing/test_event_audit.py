@@ -66,7 +66,7 @@ def test_every_recorded_action_either_expires_or_is_kept() -> None:
     call = r'(?:record\(conn, [\w.]+|NewAction\([\w.]+), f?"([^"]+)"'
     recorded = {name for text in texts for name in re.findall(call, text)}
     names = {name.replace("{resolution}", resolution) for name in recorded for resolution in Resolution}
-    assert names == {*EVENTS, *OTHERS, "client.suspended", "client.resumed"}
+    assert names == {*EVENTS, *OTHERS, "client.suspended", "client.resumed", "client.removed"}
 
 
 def test_sweep_is_bounded_and_skips_kept_actions(

@@ -11,8 +11,9 @@ from restante.cli.edge.context import SiteArgument, SiteOption, ZoneOption, open
 from restante.cli.options import ID_MAX, AfterOption, DataOption, JsonOption, LimitOption
 from restante.cli.output import print_fields, print_json, print_page, print_result
 from restante.commands.sites import collectors, routes_collectors
+from restante.commands.sites.collectors import CollectorFilter
 from restante.commands.sites.routes_collectors import OVERLAP_MAX_SECONDS, CollectorBody, RotationBody
-from restante.database.paging import PageRequest, page_of_items
+from restante.database.paging import Page, PageRequest
 
 app = typer.Typer(no_args_is_help=True, help="Devices that poll for a site's commands.")
 
@@ -63,9 +64,8 @@ def list_collectors(
 ) -> None:
     """List collectors in the order of their ids."""
     with open_database(data) as database:
-        found = database.read_now(collectors.list_collectors, site, after, limit + 1)
-    views = [routes_collectors.view(each) for each in found]
-    page = page_of_items(views, PageRequest(limit, after), lambda view: view.id)
+        found = database.read_now(collectors.list_page, CollectorFilter(site), PageRequest(limit, after))
+    page = Page([routes_collectors.view(each) for each in found.items], found.next)
     print_page(page, _COLUMNS, json, when_empty="No collectors.")
 
 

@@ -10,7 +10,7 @@ from restante.cli.edge.context import SiteArgument, SiteOption, ZoneOption, open
 from restante.cli.options import AfterOption, DataOption, JsonOption, LimitOption
 from restante.cli.output import print_page, print_result
 from restante.commands.sites import miners
-from restante.commands.sites.miners import MinerRequest
+from restante.commands.sites.miners import MinerFilter, MinerRequest
 from restante.database.paging import PageRequest
 
 app = typer.Typer(no_args_is_help=True, help="Miners at sites.")
@@ -45,6 +45,6 @@ def list_miners(
 ) -> None:
     """List miners in the order of their ids."""
     with open_database(data) as database:
-        page = database.read_now(miners.list_page, site, zone, PageRequest(limit, after))
+        page = database.read_now(miners.list_page, MinerFilter(site, zone), PageRequest(limit, after))
     columns = {"id": "id", "site": "site_id", "zone": "zone_id", "name": "name", "created": "created_at"}
     print_page(page, columns, json, when_empty="No miners.")

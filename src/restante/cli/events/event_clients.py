@@ -13,9 +13,9 @@ from restante.cli.options import AfterOption, DataOption, JsonOption, LimitOptio
 from restante.cli.output import print_error, print_fields, print_json, print_page, print_table
 from restante.core.errors import BadInput
 from restante.database.database import Database
-from restante.database.paging import PageRequest, page_of_items
+from restante.database.paging import Page, PageRequest
 from restante.events.clients import clients, refusals, routes_admin
-from restante.events.clients.clients import ClientRegistration, RegisteredClient
+from restante.events.clients.clients import ClientFilter, ClientRegistration, RegisteredClient
 from restante.events.clients.routes_admin import ClientView
 from restante.events.signing import event_keys
 from restante.identity.clients.scopes import SCOPES
@@ -105,9 +105,8 @@ def list_clients(
 ) -> None:
     """List clients in the order they were registered."""
     with open_database(data) as database:
-        found = database.read_now(clients.list_after, after, limit + 1)
-    views = [routes_admin.client_view(client) for client in found]
-    page = page_of_items(views, PageRequest(limit, after), lambda view: view.id)
+        found = database.read_now(clients.list_page, ClientFilter(), PageRequest(limit, after))
+    page = Page([routes_admin.client_view(client) for client in found.items], found.next)
     print_page(page, _COLUMNS, json, when_empty="No clients.")
 
 

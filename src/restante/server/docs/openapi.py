@@ -30,7 +30,9 @@ from restante.web.response import HTML, NO_STORE, ApiResponse, html_response, js
 from restante.web.routes import Access, Header, Query, ResponseInfo, Route, RouteGroup
 
 # These ids are texts; all others are numbers.
-TEXT_IDS = frozenset(["command_id", "client_id", "event_subscription_id", "stream_id", "jti", "kid", "job_id", "rollout_id"])
+TEXT_IDS = frozenset(
+    ["command_id", "client_id", "event_subscription_id", "stream_id", "jti", "kid", "job_id", "rollout_id"]
+)
 # These are numbers although their names do not end like an id's.
 _OTHER_NUMBERS = frozenset(["version"])
 
