@@ -5,13 +5,23 @@ import pytest
 
 from restante.database.database import Database
 from restante.database.paging import PageRequest
+from restante.events.bulk.event_actions import EventAction
 from restante.events.publishing import event_audit
 from restante.events.publishing.errored_events import Resolution
 from tests.conftest import START_MS, ManualClock
 
 DAY = 86_400
-EVENTS = ("event.published", "event.released", "event.dropped", "events.released", "events.dropped")
+EVENTS = (
+    "event.published",
+    "event.released",
+    "event.dropped",
+    "event.redelivered",
+    "events.released",
+    "events.dropped",
+)
 OTHERS = ("client.registered", "client.rotated", "stream.status_changed", "event_key.rotated", "event_key.withdrawn")
+KEPT_TOO = ("client.suspended", "client.resumed", "client.removed", "client.tagged")
+BULK = "event.{self.past_tense}"
 
 
 def test_actions_are_listed_newest_first(database: Database) -> None:
@@ -65,8 +75,9 @@ def test_every_recorded_action_either_expires_or_is_kept() -> None:
     texts = [path.read_text() for path in source.rglob("*.py")]
     call = r'(?:record\(conn, [\w.]+|NewAction\([\w.]+), f?"([^"]+)"'
     recorded = {name for text in texts for name in re.findall(call, text)}
-    names = {name.replace("{resolution}", resolution) for name in recorded for resolution in Resolution}
-    assert names == {*EVENTS, *OTHERS, "client.suspended", "client.resumed", "client.removed"}
+    names = {name.replace("{resolution}", resolution) for name in recorded - {BULK} for resolution in Resolution}
+    names |= {f"event.{each.past_tense}" for each in EventAction.__subclasses__()} if BULK in recorded else set()
+    assert names == {*EVENTS, *OTHERS, *KEPT_TOO}
 
 
 def test_sweep_is_bounded_and_skips_kept_actions(
@@ -76,4 +87,4 @@ def test_sweep_is_bounded_and_skips_kept_actions(
     for event in (*OTHERS, *EVENTS):
         database.write_now(event_audit.record, "me", event, "a", {})
     clock.advance(1)
-    assert [database.write_now(event_audit.forget_old, 0) for _ in range(4)] == [2, 2, 1, 0]
+    assert [database.write_now(event_audit.forget_old, 0) for _ in range(4)] == [2, 2, 2, 0]

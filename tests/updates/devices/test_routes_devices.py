@@ -66,7 +66,9 @@ async def test_largest_page_is_accepted(person: SignedInPerson) -> None:
 async def test_device_is_shown(app: AuthApp, person: SignedInPerson) -> None:
     registered = await person.register()
     response = await person.client.get(f"{person.devices}/{registered['device']['id']}")
-    assert response.json() == {"data": registered["device"]}
+    shown = response.json()["data"]
+    assert shown == {**registered["device"], "tags": [], "delivery": shown["delivery"]}
+    assert shown["delivery"]["lag_signals"] == 0
 
 
 @pytest.mark.parametrize(("method", "suffix"), [("DELETE", ""), ("POST", "/revoke")])
