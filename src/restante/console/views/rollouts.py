@@ -66,7 +66,7 @@ class RolloutPages(PageSet):
             page=page,
             state_wanted=state,
             states=STATES,
-            address=request.address,
+            address=request.page_link,
             name_of=name_of,
         )
 
@@ -87,7 +87,7 @@ class RolloutPages(PageSet):
             seconds_max=SECONDS_MAX,
             name_max=NAME_CHARACTERS_MAX,
             path=f"{ROOT}{PATH}/{rollout_id}",
-            address=request.address,
+            address=request.page_link,
             wave_text=wave_text,
         )
 
