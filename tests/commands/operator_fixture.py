@@ -22,6 +22,7 @@ from restante.commands.sites import collectors, miners, sites
 from restante.commands.sites.collectors import NewCollector, SecretBox
 from restante.commands.sites.miners import MinerRequest
 from restante.commands.sites.routes_collectors import AdminCollectorRoutes
+from restante.commands.sites.routes_inventory import InventoryRoutes
 from restante.commands.sites.routes_sites import AdminSiteRoutes
 from restante.commands.sites.routes_tags import AdminTagRoutes
 from restante.database.connection import Connection
@@ -193,6 +194,7 @@ def operator_routes(fleet: MinerFleet) -> list[Route]:
     heads = HeadsOptions(interval_seconds=30, folder=Path("absent"), anchor=None, anchor_seconds=60)
     return [
         *AdminSiteRoutes(database, trail).routes(),
+        *InventoryRoutes(database, trail).routes(),
         *AdminCollectorRoutes(
             database, trail, fleet.box, Presence(database), secret_overlap_seconds=OVERLAP_SECONDS
         ).routes(),

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 from uuid import uuid4
 
-from restante.commands.bulk.miner_target import MinerFilter
+from restante.commands.bulk.miner_target import MinerBulkFilter
 from restante.commands.bulk.send import SendParams
 from restante.commands.dispatch.claims import ClaimRequest, claim
 from restante.commands.lifecycle import creation
@@ -39,7 +39,8 @@ APPROVED_TYPE = "DEVICE_REBOOT"
 class EdgeResources(NamedTuple):
     """The resources of one site. `command_id` is leased by the collector `device_id`, whose token is `token`.
 
-    `approval_id` waits for approval, and `pending_id` for dispatch.
+    `approval_id` waits for approval, and `pending_id` for dispatch. Nothing refers to `free_miner_id`, `free_zone_id`
+    and `empty_site_id`, so they can be moved and retired.
     """
 
     site_id: int
@@ -55,14 +56,20 @@ class EdgeResources(NamedTuple):
     held_job_id: str
     rollout_id: str
     held_rollout_id: str
+    free_miner_id: int
+    free_zone_id: int
+    empty_site_id: int
     tag: str = "pilot"
 
     def for_route(self, route: Route) -> "EdgeResources":
-        """The resources with the command that the route can act on."""
-        needs_approval = route.path.endswith(("/approve", "/deny"))
-        if not needs_approval:
-            return self
-        return self._replace(command_id=self.approval_id, job_id=self.held_job_id, rollout_id=self.held_rollout_id)
+        """The resources with the command, job, miner, zone or site that the route can act on."""
+        if route.path.endswith(("/approve", "/deny")):
+            return self._replace(command_id=self.approval_id, job_id=self.held_job_id, rollout_id=self.held_rollout_id)
+        if "/miners/{miner_id}" in route.path:
+            return self._replace(miner_id=self.free_miner_id)
+        if "/zones/{zone_id}" in route.path:
+            return self._replace(zone_id=self.free_zone_id)
+        return self._replace(site_id=self.empty_site_id) if route.path.endswith("/sites/{site_id}/retire") else self
 
 
 def is_edge(route: Route) -> bool:
@@ -100,6 +107,9 @@ def add_edge_resources(conn: Connection, node: Node) -> EdgeResources:
         jobs.create(conn, _job(node, site.id, APPROVED_TYPE), 1).job_id,
         _rollout(conn, _job(node, site.id, "HASHING_ENABLE")),
         _rollout(conn, _job(node, site.id, APPROVED_TYPE)),
+        miners.add(conn, trail, MinerRequest(site.id, "spare"), ACTOR).id,
+        sites.add_zone(conn, trail, site.id, "spare", ACTOR).id,
+        sites.add(conn, trail, str(uuid4()), ACTOR).id,
     )
 
 
@@ -108,7 +118,7 @@ def _job(node: Node, site_id: int, command_type: str) -> JobRequest:
     send = next(action for action in node.commands.job_actions() if action.name == "send")
     return JobRequest(
         action=send,
-        filters=MinerFilter(site_id=site_id),
+        filters=MinerBulkFilter(site_id=site_id),
         params=SendParams(command_type=command_type),
         caller=JobCaller(ACTOR, (), ALL_IDS),
         role=Role.operator,

@@ -83,6 +83,8 @@ TOUCHES: dict[str, dict[str, str]] = {
         "DELETE " + USER + "/devices/{device_id}/tags/{tag}": USERS,
         "GET /apiv1/devices/{device_id}": RESOURCE,
         "GET /apiv1/outbox": LIST,
+        "GET /apiv1/outbox/counts": LIST,
+        "GET /apiv1/outbox/export": LIST,
         "GET /apiv1/outboxes": LIST,
         "POST /apiv1/outbox/retry": LIST,
         "GET /apiv1/outbox/{row_id}": RESOURCE,
@@ -132,6 +134,7 @@ TOUCHES: dict[str, dict[str, str]] = {
         "GET " + EDGE + "/telemetry": LIST,
         "GET " + EDGE + "/telemetry/{miner_id}": RESOURCE,
         "GET " + EDGE + "/safety-events": LIST,
+        "GET " + EDGE + "/safety-events/counts": LIST,
         "GET " + EDGE + "/safety-events/export": LIST,
         "POST " + EDGE + "/rules": BODY,
         "GET " + EDGE + "/rules": LIST,
@@ -145,12 +148,24 @@ TOUCHES: dict[str, dict[str, str]] = {
         "POST " + EDGE + "/sites": WHOLE,
         "GET " + EDGE + "/sites": LIST,
         "GET " + EDGE + "/sites/{site_id}": RESOURCE,
+        "PATCH " + EDGE + "/sites/{site_id}": RESOURCE,
+        "POST " + EDGE + "/sites/{site_id}/retire": RESOURCE,
+        "PATCH " + EDGE + "/zones/{zone_id}": RESOURCE,
+        "POST " + EDGE + "/zones/{zone_id}/retire": RESOURCE,
+        "GET " + EDGE + "/miners/counts": LIST,
+        "GET " + EDGE + "/miners/export": LIST,
+        "GET " + EDGE + "/miners/{miner_id}": RESOURCE,
+        "PATCH " + EDGE + "/miners/{miner_id}": RESOURCE,
+        "POST " + EDGE + "/miners/{miner_id}/retire": RESOURCE,
+        "POST " + EDGE + "/miners/{miner_id}/replace": RESOURCE,
         "POST " + EDGE + "/zones": BODY,
         "GET " + EDGE + "/zones": LIST,
         "POST " + EDGE + "/miners": BODY,
         "GET " + EDGE + "/miners": LIST,
         "POST " + EDGE + "/devices": BODY,
         "GET " + EDGE + "/devices": LIST,
+        "GET " + EDGE + "/devices/counts": LIST,
+        "GET " + EDGE + "/devices/export": LIST,
         "GET " + EDGE + "/devices/{device_id}": RESOURCE,
         "POST " + EDGE + "/devices/{device_id}/rotate": RESOURCE,
         "POST " + EDGE + "/devices/{device_id}/revoke": RESOURCE,
@@ -184,6 +199,8 @@ TOUCHES: dict[str, dict[str, str]] = {
         "POST /apiv1/jobs/{job_id}/deny": JOB,
         "POST " + EDGE + "/commands": BODY,
         "GET " + EDGE + "/commands": LIST,
+        "GET " + EDGE + "/commands/counts": LIST,
+        "GET " + EDGE + "/commands/export": LIST,
         "GET " + EDGE + "/commands/{command_id}": RESOURCE,
         "GET " + EDGE + "/commands/{command_id}/why": RESOURCE,
         "POST " + EDGE + "/commands/{command_id}/cancel": RESOURCE,
@@ -200,10 +217,13 @@ TOUCHES: dict[str, dict[str, str]] = {
     "events": {
         "POST /admin/clients": WHOLE,
         "GET /admin/clients": LIST,
+        "GET /admin/clients/counts": LIST,
+        "GET /admin/clients/export": LIST,
         "GET /admin/clients/{client_id}": RESOURCE,
         "GET /admin/clients/{client_id}/why": RESOURCE,
         "PUT /admin/clients/{client_id}/tags/{tag}": RESOURCE,
         "DELETE /admin/clients/{client_id}/tags/{tag}": RESOURCE,
+        "DELETE /admin/clients/{client_id}": RESOURCE,
         "POST /admin/clients/{client_id}/rotate": RESOURCE,
         "POST /admin/clients/{client_id}/suspend": RESOURCE,
         "POST /admin/clients/{client_id}/resume": RESOURCE,
@@ -212,6 +232,8 @@ TOUCHES: dict[str, dict[str, str]] = {
         "POST /admin/events": RESOURCE,
         "POST /admin/events/bulk": RESOURCE,
         "GET /admin/events": LIST,
+        "GET /admin/events/counts": LIST,
+        "GET /admin/events/export": LIST,
         "GET /admin/events/{jti}": RESOURCE,
         "POST /admin/events/{jti}/release": RESOURCE,
         "POST /admin/events/{jti}/drop": RESOURCE,
@@ -291,7 +313,7 @@ def resource_scopes(server: PopulatedServer, area: str, resources: Resources) ->
     if area == "updates":
         return [f"updates:{resources.user_id}"]
     if area == "commands":
-        return [f"commands:{resources.edge.site_id}"]
+        return [f"commands:{resources.edge.site_id}", f"commands:{resources.edge.empty_site_id}"]
     found = server.node.database.read_now(streams.list_after, 0, 10_000)
     streaming = next(each.client_id for each in found if each.public_id == resources.events.stream_id)
     return [f"events:{resources.events.client_id}", f"events:{streaming}"]
@@ -368,7 +390,7 @@ def check_filtered(fixture: Fixture, route: Route, response: httpx.Response) -> 
     if route.path.endswith("/audit/export"):
         header = json.loads(response.text.splitlines()[0])
         chains = {checkpoint["chain"] for checkpoint in header["checkpoints"]}
-        assert chains == {other.edge.site_id}
+        assert chains == {other.edge.site_id, other.edge.empty_site_id}
         return
     if touches == JOBS:
         name = "job_id" if route.path == "/apiv1/jobs" else "rollout_id"
@@ -376,9 +398,13 @@ def check_filtered(fixture: Fixture, route: Route, response: httpx.Response) -> 
         assert not {getattr(own.edge, name), getattr(own.edge, f"held_{name}")} & shown
         assert getattr(other.edge, name) in shown
         return
-    if area == "commands":
+    is_file_or_count = route.path.endswith(("/counts", "/export")) and "safety-events/export" not in route.path
+    if is_file_or_count and not route.path.startswith("/apiv1/devices"):
+        check_counts_or_file(fixture, area, response)
+    elif area == "commands":
         name = "id" if route.path.endswith("/sites") else "site_id"
-        assert {item[name] for item in response.json()["items"]} <= {other.edge.site_id}
+        own_part = {other.edge.site_id, other.edge.empty_site_id}
+        assert {item[name] for item in response.json()["items"]} <= own_part
     elif area == "events":
         shown = {item["client_id"] for item in response.json()["items"]}
         assert own.events.client_id not in shown
@@ -395,15 +421,34 @@ def check_filtered(fixture: Fixture, route: Route, response: httpx.Response) -> 
 
 
 def check_fleet_filtered(fixture: Fixture, route: Route, response: httpx.Response) -> None:
-    own, other = fixture.own, fixture.other
+    other = fixture.other
     if route.path.endswith("/counts"):
         assert response.json()["data"]["total"] == {"value": 1, "is_exact": True}
     elif route.path.endswith("/export"):
         assert [line["user_id"] for line in csv.DictReader(response.text.splitlines())] == [str(other.user_id)]
     else:
-        shown = {item["user_id"] for item in response.json()["data"]["items"]}
-        assert shown == {other.user_id}
-        assert shown != {own.user_id}
+        assert {item["user_id"] for item in response.json()["data"]["items"]} == {other.user_id}
+
+
+def check_counts_or_file(fixture: Fixture, area: str, response: httpx.Response) -> None:
+    """Counts and files show the caller's own part, too: here something of it, and nothing of the other's."""
+    own, other = fixture.own, fixture.other
+    if response.headers["content-type"].startswith("text/csv"):
+        (name, shown, hidden) = {
+            "commands": ("site_id", other.edge.site_id, own.edge.site_id),
+            "events": ("client_id", other.events.client_id, own.events.client_id),
+            "updates": ("device_id", other.device_id, own.device_id),
+        }[area]
+        listed = {line[name] for line in csv.DictReader(response.text.removeprefix("\ufeff").splitlines())}
+        assert str(shown) in listed
+        assert str(hidden) not in listed
+    else:
+        body = response.json()
+        counted = body.get("data", body)
+        total = counted["total"]
+        assert total["is_exact"]
+        assert 1 <= total["value"] <= 5
+        assert sum(each["value"] for each in counted["states"].values()) == total["value"]
 
 
 CHANGING = [

@@ -101,6 +101,13 @@ EDGE_BODIES: dict[tuple[str, str], list[EdgeBody]] = {
     ("POST", _ADMIN + "/miners"): [
         lambda resources: {"site_id": resources.site_id, "name": "m", "zone_id": resources.zone_id, "id": None}
     ],
+    ("PATCH", _ADMIN + "/sites/{site_id}"): [lambda _: {"name": str(uuid4())}],
+    ("PATCH", _ADMIN + "/zones/{zone_id}"): [lambda _: {"name": str(uuid4())}],
+    ("PATCH", _ADMIN + "/miners/{miner_id}"): [
+        lambda _: {"name": str(uuid4())},
+        lambda resources: {"name": "m", "site_id": resources.site_id, "zone_id": resources.zone_id},
+    ],
+    ("POST", _ADMIN + "/miners/{miner_id}/replace"): [lambda _: {"name": str(uuid4()), "id": None}],
     ("POST", _ADMIN + "/devices"): [
         lambda resources: {"site_id": resources.site_id, "device_name": str(uuid4()), "zone_id": resources.zone_id}
     ],

@@ -47,6 +47,7 @@ from restante.commands.rules.rule_timer import RuleTimer
 from restante.commands.sites import collectors
 from restante.commands.sites.collectors import SecretBox
 from restante.commands.sites.routes_collectors import AdminCollectorRoutes
+from restante.commands.sites.routes_inventory import InventoryRoutes
 from restante.commands.sites.routes_sites import AdminSiteRoutes
 from restante.commands.sites.routes_tags import AdminTagRoutes
 from restante.commands.telemetry import telemetry
@@ -183,6 +184,7 @@ class CommandsComponent(PollComponent):
             *safety.routes(),
             *RuleRoutes(database, self.trail, self.box).routes(),
             *AdminSiteRoutes(database, self.trail).routes(),
+            *InventoryRoutes(database, self.trail).routes(),
             *AdminCollectorRoutes(
                 database, self.trail, self.box, self.presence, secret_overlap_seconds=options.secret_overlap_seconds
             ).routes(),

@@ -1,5 +1,9 @@
-"""Times on the wire: UTC ISO 8601 with Z. Inside the program, times are milliseconds since the epoch."""
+"""Times on the wire: UTC ISO 8601 with Z. Inside the program, times are milliseconds since the epoch.
 
+A filter may also name a time as how long ago it was, `1h`.
+"""
+
+import re
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -7,6 +11,10 @@ from restante.core.errors import BadInput
 
 # The last millisecond of the year 9999.
 _LATEST_MS = 253_402_300_799_999
+
+EXPECTED_MOMENT = "a time, 2026-01-18T10:00:00Z, or a duration such as 90s, 15m, 1h, 7d or 2w"
+_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+_DURATION = re.compile(r"([0-9]{1,9})([smhdw])", re.ASCII)
 
 
 def iso(ms: int) -> str:
@@ -54,3 +62,14 @@ def parse_iso(text: str, field: str) -> int:
     if not 0 <= ms <= _LATEST_MS:
         raise BadInput(field, "a time from 1970 to 9999")
     return ms
+
+
+def parse_moment(text: str, field: str, now_ms: int) -> int:
+    """Milliseconds since the epoch. A duration means so long before now."""
+    duration = _DURATION.fullmatch(text)
+    if duration is not None:
+        return max(0, now_ms - int(duration[1]) * _UNIT_MS[duration[2]])
+    try:
+        return parse_iso(text, field)
+    except BadInput:
+        raise BadInput(field, EXPECTED_MOMENT) from None

@@ -45,6 +45,7 @@ from restante.database.engine import Engine
 from restante.database.errors import DatabaseError
 from restante.database.migrate import migrate
 from restante.delivery.retention import Retention
+from restante.events.clients.access import AccessOptions
 from restante.events.clients.component import ClientAccessComponent
 from restante.events.component import EventsComponent
 from restante.events.portal import PortalComponent
@@ -135,19 +136,7 @@ class Node:
         """The parts of the node. Earlier components handle commit events first, and close first."""
         settings, database, master_key = self.settings, self.database, self.master_key
         access = access_options(settings)
-        self.identity = IdentityComponent(
-            database, master_key, settings, self.clock, is_binding_required=access.is_binding_required
-        )
-        self.access_control = AccessControl(
-            database,
-            self.identity.device_tokens,
-            self.identity.collector_tokens,
-            self.identity.client_tokens,
-            self.client_certificates,
-            scopes_needed(settings),
-            settings.public_url,
-            Senders(self.client_certificates.is_trusted, settings.forwarded_header),
-        )
+        self._add_access(access)
         self.outbox = OutboxComponent(database, settings)
         self.redis = RedisComponent(settings.redis_url, database, master_key)
         self.updates = self._updates()
@@ -214,6 +203,23 @@ class Node:
             commands_options(self.settings, is_shared=is_shared),
             self.redis.rate_limits,
             self.clock,
+        )
+
+    def _add_access(self, access: AccessOptions) -> None:
+        """People, tokens and the decision who may call what."""
+        settings, database = self.settings, self.database
+        self.identity = IdentityComponent(
+            database, self.master_key, settings, self.clock, is_binding_required=access.is_binding_required
+        )
+        self.access_control = AccessControl(
+            database,
+            self.identity.device_tokens,
+            self.identity.collector_tokens,
+            self.identity.client_tokens,
+            self.client_certificates,
+            scopes_needed(settings),
+            settings.public_url,
+            Senders(self.client_certificates.is_trusted, settings.forwarded_header),
         )
 
     def _console(self) -> ConsoleComponent:

@@ -1,6 +1,6 @@
 """Rollouts of commands: success by the state of each miner's command, and cancelling on a roll-back."""
 
-from restante.commands.bulk.miner_target import MinerFilter
+from restante.commands.bulk.miner_target import MinerBulkFilter
 from restante.commands.bulk.routes import command_job_actions
 from restante.commands.bulk.send import SendParams
 from restante.core.rollout_rules import RolloutRules
@@ -32,7 +32,7 @@ async def test_command_goes_to_the_next_miners_when_the_first_succeeded(database
     assert send is not None
     job = JobRequest(
         action=send,
-        filters=MinerFilter(site_id=fleet.site_id),
+        filters=MinerBulkFilter(site_id=fleet.site_id),
         params=SendParams(command_type="HASHING_ENABLE"),
         caller=caller,
         role=Role.operator,

@@ -1,8 +1,10 @@
 import pytest
 
 from restante.commands.sites import collectors
+from restante.commands.sites.collectors import CollectorFilter
 from restante.core.errors import Conflict, NotFound
 from restante.database.database import Database
+from restante.database.paging import PageRequest
 from restante.database.queries import Query
 from restante.identity import revocation_counter, secret_tokens
 from restante.identity.callers import CollectorRevoked
@@ -32,9 +34,15 @@ def test_collectors_are_found_by_id_and_listed_by_site(harness: CommandsHarness)
     ids = [harness.add_collector(site).caller.device_id for site in (first, second, first)]
     found = harness.database.read_now(collectors.find, ids[0])
     assert (found.id, found.site_id, found.zone_id, found.revoked_at) == (ids[0], first, None, None)
-    assert [each.id for each in harness.database.read_now(collectors.list_collectors, None, 0, 10)] == ids
-    assert [each.id for each in harness.database.read_now(collectors.list_collectors, first, 0, 10)] == [ids[0], ids[2]]
-    assert [each.id for each in harness.database.read_now(collectors.list_collectors, None, ids[0], 1)] == [ids[1]]
+
+    def listed(site_id: int | None, page: PageRequest) -> list[int]:
+        return [
+            each.id for each in harness.database.read_now(collectors.list_page, CollectorFilter(site_id), page).items
+        ]
+
+    assert listed(None, PageRequest(10, 0)) == ids
+    assert listed(first, PageRequest(10, 0)) == [ids[0], ids[2]]
+    assert listed(None, PageRequest(1, ids[0])) == [ids[1]]
     with pytest.raises(NotFound):
         harness.database.read_now(collectors.find, 99)
 

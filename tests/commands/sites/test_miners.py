@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from restante.commands.sites import miners
-from restante.commands.sites.miners import MinerRequest
+from restante.commands.sites.miners import MinerFilter, MinerRequest
 from restante.core.errors import BadInput, Conflict
 from restante.database.paging import PageRequest
 from tests.commands.operator_fixture import MinerFleet
@@ -34,7 +34,7 @@ def test_miner_needs_an_existing_site_and_a_zone_of_it(fleet: MinerFleet) -> Non
 
 def test_miners_are_listed_by_site_and_zone_in_pages(fleet: MinerFleet) -> None:
     def ids(site_id: int | None, zone_id: int | None, page: PageRequest = ALL) -> list[int]:
-        found = fleet.database.read_now(miners.list_page, site_id, zone_id, page)
+        found = fleet.database.read_now(miners.list_page, MinerFilter(site_id, zone_id), page)
         return [miner.id for miner in found.items]
 
     mine = [fleet.miner, fleet.second_miner, fleet.east_miner]

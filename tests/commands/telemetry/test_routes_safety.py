@@ -102,6 +102,19 @@ async def test_invalid_filter_names_its_field(client: ReportingClient, query: st
             assert response.json()["field"] == query.partition("=")[0]
 
 
+async def test_events_are_counted_by_action(client: ReportingClient, fleet: ReportingFleet) -> None:
+    events = [event(fleet, 1), event(fleet, 2), event(fleet, 3, action="FAN_FAILURE")]
+    await client.report(PATH, {"events": events})
+    counts = (await client.admin("GET", f"{EVENTS}/counts?site_id={fleet.site_id}")).json()
+    assert counts["total"] == {"value": 3, "is_exact": True}
+    assert {name: count["value"] for name, count in counts["states"].items() if count["value"]} == {
+        "THERMAL_SHUTDOWN": 2,
+        "FAN_FAILURE": 1,
+    }
+    refused = await client.admin("GET", f"{EVENTS}/counts?actions=FAN_FAILURE")
+    assert (refused.status_code, refused.json()["field"]) == (400, "actions")
+
+
 async def test_export_as_csv_quotes_and_neutralises_cells(client: ReportingClient, fleet: ReportingFleet) -> None:
     sent = [event(fleet, 0, reason='=cmd|" /C calc"!A0'), event(fleet, 10, reason='two\nlines, "quoted"', temp_max=-3)]
     await client.report(PATH, {"events": sent})

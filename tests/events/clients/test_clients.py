@@ -8,7 +8,7 @@ from restante.database.database import Database
 from restante.database.paging import PageRequest
 from restante.database.queries import Query
 from restante.events.clients import client_keys, clients
-from restante.events.clients.clients import ClientRegistration, RegisteredClient
+from restante.events.clients.clients import ClientFilter, ClientRegistration, RegisteredClient
 from restante.events.publishing import event_audit
 from restante.identity import revocation_counter, secret_tokens
 from restante.identity.callers import ClientRevoked
@@ -100,9 +100,10 @@ def test_invalid_registration_names_its_field(
 def test_clients_are_listed_in_pages(database: Database) -> None:
     for n in range(3):
         database.write_now(clients.add, dataclasses.replace(BY_SECRET, client_id=f"tpp-{n}"))
-    first = database.read_now(clients.list_after, 0, 2)
+    first = database.read_now(clients.list_page, ClientFilter(), PageRequest(2, 0)).items
     assert [each.client_id for each in first] == ["tpp-0", "tpp-1"]
-    assert [each.client_id for each in database.read_now(clients.list_after, first[-1].id, 2)] == ["tpp-2"]
+    rest = database.read_now(clients.list_page, ClientFilter(), PageRequest(2, first[-1].id))
+    assert [each.client_id for each in rest.items] == ["tpp-2"]
 
 
 def test_unknown_client_is_not_found(database: Database) -> None:

@@ -87,6 +87,7 @@ async def test_client_is_registered_rotated_suspended_and_resumed(app: AdminApp)
         "created_at": "2027-01-15T08:00:00Z",
         "suspended_at": None,
         "last_poll_at": None,
+        "removed_at": None,
         "tags": [],
     }
     assert await app.get("/admin/clients") == {"items": [shown], "next": None}

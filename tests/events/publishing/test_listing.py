@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from restante.core.errors import NotFound
@@ -13,7 +15,7 @@ from tests.events.publish_fixture import SUB, UPDATED, publish
 ALL = PageRequest(100, 0)
 
 
-def listed(database: Database, window: PageRequest = ALL, **filters: str) -> list[str]:
+def listed(database: Database, window: PageRequest = ALL, **filters: Any) -> list[str]:
     return [event.jti for event in database.read_now(listing.list_page, EventFilter(**filters), window).items]
 
 

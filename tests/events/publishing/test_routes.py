@@ -1,3 +1,4 @@
+import csv
 import json
 from typing import Any
 
@@ -130,6 +131,35 @@ async def test_client_status_is_listed_and_shown(app: OperatorApp, database: Dat
 @pytest.mark.parametrize("query", ["status=odd", "limit=0", "after=x", "client_id=a&client_id=b"])
 async def test_invalid_query_is_refused(app: OperatorApp, query: str) -> None:
     assert error_of(await app.request("GET", f"/admin/events?{query}"))[0] == 400
+
+
+async def test_events_are_filtered_counted_and_exported(
+    app: OperatorApp, database: Database, tpp: PollingClient
+) -> None:
+    database.write_now(inbox_fixture.put_ready, tpp.id, "a", "b", "c")
+    database.write_now(inbox_fixture.deliver, tpp.id, "a", "b", "c")
+    database.write_now(inbox_fixture.report_errors, tpp.id, {"b": ("jwtIss", "no")})
+    for query, expected in (
+        ("err=jwtIss", ["b"]),
+        ("client_id=tpp&err=jwtIss&status=errored", ["b"]),
+        ("profile=open-banking", ["c", "b", "a"]),
+        ("profile=shared-signals&client_id=tpp", []),
+        ("client_id=tpp&status=ready&until=9999-01-01T00:00:00Z", ["c", "a"]),
+        ("since=9999-01-01T00:00:00Z", []),
+    ):
+        listed = (await app.request("GET", f"/admin/events?{query}")).json()
+        assert [event["jti"] for event in listed["items"]] == expected, query
+    counts = (await app.request("GET", "/admin/events/counts?client_id=tpp", role=Role.viewer)).json()
+    assert counts["total"] == {"value": 3, "is_exact": True}
+    assert (counts["states"]["errored"]["value"], counts["states"]["ready"]["value"]) == (1, 2)
+    exported = await app.request("GET", "/admin/events/export?client_id=tpp", role=Role.viewer)
+    lines = list(csv.DictReader(exported.text.removeprefix("\ufeff").splitlines()))
+    assert [line["jti"] for line in lines] == ["c", "b", "a"]
+    as_json = await app.request("GET", "/admin/events/export?format=json&status=errored")
+    assert [event["jti"] for event in as_json.json()] == ["b"]
+    for part in ("", "/counts", "/export"):
+        refused = await app.request("GET", f"/admin/events{part}?client=tpp")
+        assert (refused.status_code, "did you mean 'client_id'?" in refused.text) == (400, True), refused.text
 
 
 async def test_roles_limit_access(app: OperatorApp, tpp: PollingClient) -> None:

@@ -27,8 +27,22 @@ RULES_BEYOND_SCHEMA = [
     "POST /api/edge/v1/admin/audit/verify",
     # since, until: not before 1970; event: the name of an event
     "GET /api/edge/v1/admin/audit",
-    "GET /api/edge/v1/admin/safety-events",
-    "GET /api/edge/v1/admin/safety-events/export",
+    *(
+        f"GET {path}{part}"
+        for path in (
+            "/admin/clients",
+            "/admin/events",
+            "/api/edge/v1/admin/commands",
+            "/api/edge/v1/admin/devices",
+            "/api/edge/v1/admin/safety-events",
+            "/apiv1/outbox",
+        )
+        for part in ("", "/counts", "/export")
+    ),
+    # name: no NUL
+    "GET /api/edge/v1/admin/miners",
+    "GET /api/edge/v1/admin/miners/counts",
+    "GET /api/edge/v1/admin/miners/export",
     # command_type decides the parameters; ids must exist; commands excludes all other fields
     "POST /api/edge/v1/admin/commands",
     # a filter or all: true, not both; the action decides its params; ids must exist
@@ -44,6 +58,11 @@ RULES_BEYOND_SCHEMA = [
     # site_id, zone_id: must exist and belong together
     "POST /api/edge/v1/admin/devices",
     "POST /api/edge/v1/admin/miners",
+    "PATCH /api/edge/v1/admin/miners/{miner_id}",
+    # name: printable, without spaces around it
+    "POST /api/edge/v1/admin/miners/{miner_id}/replace",
+    "PATCH /api/edge/v1/admin/sites/{site_id}",
+    "PATCH /api/edge/v1/admin/zones/{zone_id}",
     # trigger_type decides which other fields it has; ids must exist
     "POST /api/edge/v1/admin/rules",
     # trigger_type of the stored rule decides which other fields it has

@@ -67,7 +67,8 @@ async def test_device_is_shown(app: AuthApp, person: SignedInPerson) -> None:
     registered = await person.register()
     response = await person.client.get(f"{person.devices}/{registered['device']['id']}")
     shown = response.json()["data"]
-    assert shown == registered["device"] | {"tags": [], "delivery": shown["delivery"]}
+    assert shown == {**registered["device"], "tags": [], "delivery": shown["delivery"]}
+    assert shown["delivery"]["lag_signals"] == 0
 
 
 @pytest.mark.parametrize(("method", "suffix"), [("DELETE", ""), ("POST", "/revoke")])

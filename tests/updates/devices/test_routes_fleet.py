@@ -1,3 +1,4 @@
+import csv
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -101,6 +102,27 @@ async def test_outbox_rows_are_filtered(client: httpx.AsyncClient, database: Dat
     assert [row["id"] for row in (await data_of(client, "/apiv1/outbox?device_id=2"))["items"]] == [4, 2]
     assert (await client.get("/apiv1/outbox?status=LOST")).status_code == 400
     assert (await client.get("/apiv1/outbox?device_id=x")).status_code == 400
+
+
+async def test_outbox_rows_are_counted_and_exported(client: httpx.AsyncClient, database: Database) -> None:
+    database.write_now(_enqueue, 4)
+    database.write_now(_fail, 3)
+    counts = await data_of(client, "/apiv1/outbox/counts")
+    assert counts["total"] == {"value": 4, "is_exact": True}
+    assert {name: count["value"] for name, count in counts["states"].items()} == {
+        "PENDING": 3,
+        "DELIVERED": 0,
+        "FAILED": 1,
+    }
+    exported = await client.get("/apiv1/outbox/export?status=PENDING")
+    lines = list(csv.DictReader(exported.text.removeprefix("\ufeff").splitlines()))
+    assert [line["id"] for line in lines] == ["4", "2", "1"]
+    as_json = (await client.get("/apiv1/outbox/export?format=json&event_kind=test&until=9999-01-01T00:00:00Z")).json()
+    assert [row["id"] for row in as_json] == [4, 3, 2, 1]
+    assert (await data_of(client, "/apiv1/outbox?since=9999-01-01T00:00:00Z"))["items"] == []
+    for part in ("", "/counts", "/export"):
+        refused = await client.get(f"/apiv1/outbox{part}?device=2")
+        assert (refused.status_code, "did you mean 'device_id'?" in refused.text) == (400, True), refused.text
 
 
 async def test_outbox_row_is_shown_with_its_payload(client: httpx.AsyncClient, database: Database) -> None:

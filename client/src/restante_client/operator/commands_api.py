@@ -154,6 +154,20 @@ class CreatedMany(TypedDict, total=False):
     count: int
 
 
+class StateCounts(TypedDict, total=False):
+    """How many items match the filter, and how many of these are in each state."""
+
+    total: ItemCount
+    states: dict[str, Any]
+
+
+class ItemCount(TypedDict, total=False):
+    """How many items match; if `is_exact` is false, at least as many."""
+
+    value: int
+    is_exact: bool
+
+
 class CommandBulkFilter(TypedDict, total=False):
     """Commands by site, zone, miner, type, state, creator, rule, job and time. None in a field: any value. Without
     `status`, an action finds the commands that it applies to: `cancel` the active ones, `retry` those that
@@ -300,6 +314,11 @@ class Commands(Noun):
         created_by: str | None = None,
         dedupe_key: str | None = None,
         rule_id: int | None = None,
+        zone_id: int | None = None,
+        device_id: int | None = None,
+        result_code: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
     ) -> AsyncGenerator[CommandView, None]:
         """List commands, newest first: all pages."""
         return self.pages(
@@ -312,6 +331,11 @@ class Commands(Noun):
                 "created_by": created_by,
                 "dedupe_key": dedupe_key,
                 "rule_id": rule_id,
+                "zone_id": zone_id,
+                "device_id": device_id,
+                "result_code": result_code,
+                "since": since,
+                "until": until,
             },
         )
 
@@ -330,6 +354,11 @@ class Commands(Noun):
         created_by: str | None = None,
         dedupe_key: str | None = None,
         rule_id: int | None = None,
+        zone_id: int | None = None,
+        device_id: int | None = None,
+        result_code: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
     ) -> CommandViewPage:
         """List commands, newest first: one page."""
         found: CommandViewPage = await self.call(
@@ -345,6 +374,11 @@ class Commands(Noun):
                 "created_by": created_by,
                 "dedupe_key": dedupe_key,
                 "rule_id": rule_id,
+                "zone_id": zone_id,
+                "device_id": device_id,
+                "result_code": result_code,
+                "since": since,
+                "until": until,
             },
         )
         return found
@@ -396,6 +430,86 @@ class Commands(Noun):
             idempotency_key=idempotency_key,
         )
         return found
+
+    async def counts(
+        self,
+        *,
+        site_id: int | None = None,
+        miner_id: int | None = None,
+        status: Literal[
+            "pending_approval", "pending", "dispatched", "running", "succeeded", "failed", "expired", "cancelled"
+        ]
+        | None = None,
+        command_type: str | None = None,
+        created_by: str | None = None,
+        dedupe_key: str | None = None,
+        rule_id: int | None = None,
+        zone_id: int | None = None,
+        device_id: int | None = None,
+        result_code: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> StateCounts:
+        """Count commands by state."""
+        found: StateCounts = await self.call(
+            "GET",
+            "/api/edge/v1/admin/commands/counts",
+            query={
+                "site_id": site_id,
+                "miner_id": miner_id,
+                "status": status,
+                "command_type": command_type,
+                "created_by": created_by,
+                "dedupe_key": dedupe_key,
+                "rule_id": rule_id,
+                "zone_id": zone_id,
+                "device_id": device_id,
+                "result_code": result_code,
+                "since": since,
+                "until": until,
+            },
+        )
+        return found
+
+    def export(
+        self,
+        *,
+        site_id: int | None = None,
+        miner_id: int | None = None,
+        status: Literal[
+            "pending_approval", "pending", "dispatched", "running", "succeeded", "failed", "expired", "cancelled"
+        ]
+        | None = None,
+        command_type: str | None = None,
+        created_by: str | None = None,
+        dedupe_key: str | None = None,
+        rule_id: int | None = None,
+        zone_id: int | None = None,
+        device_id: int | None = None,
+        result_code: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        format: Literal["csv", "json"] | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """Export commands as a file, newest first."""
+        return self.stream(
+            "/api/edge/v1/admin/commands/export",
+            {
+                "site_id": site_id,
+                "miner_id": miner_id,
+                "status": status,
+                "command_type": command_type,
+                "created_by": created_by,
+                "dedupe_key": dedupe_key,
+                "rule_id": rule_id,
+                "zone_id": zone_id,
+                "device_id": device_id,
+                "result_code": result_code,
+                "since": since,
+                "until": until,
+                "format": format,
+            },
+        )
 
     async def bulk(
         self,
@@ -465,6 +579,8 @@ class BlockingCommands(BlockingNoun[Commands]):
     list_page = blocking(Commands.list_page)
     get = blocking(Commands.get)
     create = blocking(Commands.create)
+    counts = blocking(Commands.counts)
+    export = blocking_iterator(Commands.export)
     bulk = blocking(Commands.bulk)
     why = blocking(Commands.why)
     cancel = blocking(Commands.cancel)

@@ -19,6 +19,7 @@ class Site(TypedDict, total=False):
     name: str
     default_zone_id: int
     created_at: str
+    retired_at: str | None
 
 
 class SitePage(TypedDict, total=False):
@@ -34,6 +35,7 @@ class Zone(TypedDict, total=False):
     name: str
     is_default: bool
     created_at: str
+    retired_at: str | None
 
 
 class ZonePage(TypedDict, total=False):
@@ -44,11 +46,16 @@ class ZonePage(TypedDict, total=False):
 
 
 class Miner(TypedDict, total=False):
+    """`replaced_by`: the miner that took the place of a retired one."""
+
     id: int
     site_id: int
     zone_id: int
     name: str
     created_at: str
+    status: Literal["active", "retired"]
+    retired_at: str | None
+    replaced_by: int | None
     tags: list[str]
 
 
@@ -59,13 +66,27 @@ class MinerPage(TypedDict, total=False):
     next: int | None
 
 
+class StateCounts(TypedDict, total=False):
+    """How many items match the filter, and how many of these are in each state."""
+
+    total: ItemCount
+    states: dict[str, Any]
+
+
+class ItemCount(TypedDict, total=False):
+    """How many items match; if `is_exact` is false, at least as many."""
+
+    value: int
+    is_exact: bool
+
+
 class TagList(TypedDict, total=False):
     """All tags of a resource, in alphabetical order."""
 
     tags: list[str]
 
 
-class MinerFilter(TypedDict, total=False):
+class MinerBulkFilter(TypedDict, total=False):
     """Miners of a site, of a zone, with these ids, or with a tag (or several, separated by commas: all of them)."""
 
     site_id: int | str | None
@@ -170,12 +191,26 @@ class Sites(Noun):
         found: Site = await self.call("POST", "/api/edge/v1/admin/sites", body=as_body(name=name))
         return found
 
+    async def rename(self, site_id: int, *, name: str) -> Site:
+        """Rename a site."""
+        found: Site = await self.call(
+            "PATCH", f"/api/edge/v1/admin/sites/{self.quoted(site_id)}", body=as_body(name=name)
+        )
+        return found
+
+    async def retire(self, site_id: int) -> Site:
+        """Retire a site."""
+        found: Site = await self.call("POST", f"/api/edge/v1/admin/sites/{self.quoted(site_id)}/retire")
+        return found
+
 
 class BlockingSites(BlockingNoun[Sites]):
     list = blocking_iterator(Sites.list)
     list_page = blocking(Sites.list_page)
     get = blocking(Sites.get)
     create = blocking(Sites.create)
+    rename = blocking(Sites.rename)
+    retire = blocking(Sites.retire)
 
 
 class Zones(Noun):
@@ -197,17 +232,40 @@ class Zones(Noun):
         found: Zone = await self.call("POST", "/api/edge/v1/admin/zones", body=as_body(site_id=site_id, name=name))
         return found
 
+    async def rename(self, zone_id: int, *, name: str) -> Zone:
+        """Rename a zone."""
+        found: Zone = await self.call(
+            "PATCH", f"/api/edge/v1/admin/zones/{self.quoted(zone_id)}", body=as_body(name=name)
+        )
+        return found
+
+    async def retire(self, zone_id: int) -> Zone:
+        """Retire a zone."""
+        found: Zone = await self.call("POST", f"/api/edge/v1/admin/zones/{self.quoted(zone_id)}/retire")
+        return found
+
 
 class BlockingZones(BlockingNoun[Zones]):
     list = blocking_iterator(Zones.list)
     list_page = blocking(Zones.list_page)
     create = blocking(Zones.create)
+    rename = blocking(Zones.rename)
+    retire = blocking(Zones.retire)
 
 
 class Miners(Noun):
-    def list(self, *, site_id: int | None = None, zone_id: int | None = None) -> AsyncGenerator[Miner, None]:
+    def list(
+        self,
+        *,
+        site_id: int | None = None,
+        zone_id: int | None = None,
+        name: str | None = None,
+        status: Literal["active", "retired"] | None = None,
+    ) -> AsyncGenerator[Miner, None]:
         """List miners: all pages."""
-        return self.pages("/api/edge/v1/admin/miners", {"site_id": site_id, "zone_id": zone_id})
+        return self.pages(
+            "/api/edge/v1/admin/miners", {"site_id": site_id, "zone_id": zone_id, "name": name, "status": status}
+        )
 
     async def list_page(
         self,
@@ -216,12 +274,85 @@ class Miners(Noun):
         after: int | None = None,
         site_id: int | None = None,
         zone_id: int | None = None,
+        name: str | None = None,
+        status: Literal["active", "retired"] | None = None,
     ) -> MinerPage:
         """List miners: one page."""
         found: MinerPage = await self.call(
             "GET",
             "/api/edge/v1/admin/miners",
-            query={"limit": limit, "after": after, "site_id": site_id, "zone_id": zone_id},
+            query={
+                "limit": limit,
+                "after": after,
+                "site_id": site_id,
+                "zone_id": zone_id,
+                "name": name,
+                "status": status,
+            },
+        )
+        return found
+
+    async def get(self, miner_id: int) -> Miner:
+        """Show a miner."""
+        found: Miner = await self.call("GET", f"/api/edge/v1/admin/miners/{self.quoted(miner_id)}")
+        return found
+
+    async def counts(
+        self,
+        *,
+        site_id: int | None = None,
+        zone_id: int | None = None,
+        name: str | None = None,
+        status: Literal["active", "retired"] | None = None,
+    ) -> StateCounts:
+        """Count miners."""
+        found: StateCounts = await self.call(
+            "GET",
+            "/api/edge/v1/admin/miners/counts",
+            query={"site_id": site_id, "zone_id": zone_id, "name": name, "status": status},
+        )
+        return found
+
+    def export(
+        self,
+        *,
+        site_id: int | None = None,
+        zone_id: int | None = None,
+        name: str | None = None,
+        status: Literal["active", "retired"] | None = None,
+        format: Literal["csv", "json"] | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """Export miners as a file."""
+        return self.stream(
+            "/api/edge/v1/admin/miners/export",
+            {"site_id": site_id, "zone_id": zone_id, "name": name, "status": status, "format": format},
+        )
+
+    async def change(
+        self,
+        miner_id: int,
+        *,
+        name: str | UnsetType | None = UNSET,
+        site_id: int | str | UnsetType | None = UNSET,
+        zone_id: int | str | UnsetType | None = UNSET,
+    ) -> Miner:
+        """Rename or move a miner."""
+        found: Miner = await self.call(
+            "PATCH",
+            f"/api/edge/v1/admin/miners/{self.quoted(miner_id)}",
+            body=as_body(name=name, site_id=site_id, zone_id=zone_id),
+        )
+        return found
+
+    async def retire(self, miner_id: int) -> Miner:
+        """Retire a miner."""
+        found: Miner = await self.call("POST", f"/api/edge/v1/admin/miners/{self.quoted(miner_id)}/retire")
+        return found
+
+    async def substitute(self, miner_id: int, *, name: str, id: int | str | UnsetType | None = UNSET) -> Miner:
+        """Replace a miner by a new one."""
+        found: Miner = await self.call(
+            "POST", f"/api/edge/v1/admin/miners/{self.quoted(miner_id)}/replace", body=as_body(name=name, id=id)
         )
         return found
 
@@ -261,7 +392,7 @@ class Miners(Noun):
         params: Any | UnsetType = UNSET,
         dry_run: bool | UnsetType = UNSET,
         rate_per_second: int | UnsetType | None = UNSET,
-        filter: MinerFilter | UnsetType = UNSET,
+        filter: MinerBulkFilter | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> JobView:
         """Send a command to all miners that match."""
@@ -279,6 +410,12 @@ class Miners(Noun):
 class BlockingMiners(BlockingNoun[Miners]):
     list = blocking_iterator(Miners.list)
     list_page = blocking(Miners.list_page)
+    get = blocking(Miners.get)
+    counts = blocking(Miners.counts)
+    export = blocking_iterator(Miners.export)
+    change = blocking(Miners.change)
+    retire = blocking(Miners.retire)
+    substitute = blocking(Miners.substitute)
     create = blocking(Miners.create)
     tag = blocking(Miners.tag)
     untag = blocking(Miners.untag)
@@ -286,16 +423,55 @@ class BlockingMiners(BlockingNoun[Miners]):
 
 
 class Collectors(Noun):
-    def list(self, *, site_id: int | None = None) -> AsyncGenerator[CollectorView, None]:
+    def list(
+        self,
+        *,
+        site_id: int | None = None,
+        zone_id: int | None = None,
+        name: str | None = None,
+        status: Literal["active", "revoked"] | None = None,
+        seen_before: str | None = None,
+        seen_after: str | None = None,
+    ) -> AsyncGenerator[CollectorView, None]:
         """List collectors: all pages."""
-        return self.pages("/api/edge/v1/admin/devices", {"site_id": site_id})
+        return self.pages(
+            "/api/edge/v1/admin/devices",
+            {
+                "site_id": site_id,
+                "zone_id": zone_id,
+                "name": name,
+                "status": status,
+                "seen_before": seen_before,
+                "seen_after": seen_after,
+            },
+        )
 
     async def list_page(
-        self, *, limit: int | None = None, after: int | None = None, site_id: int | None = None
+        self,
+        *,
+        limit: int | None = None,
+        after: int | None = None,
+        site_id: int | None = None,
+        zone_id: int | None = None,
+        name: str | None = None,
+        status: Literal["active", "revoked"] | None = None,
+        seen_before: str | None = None,
+        seen_after: str | None = None,
     ) -> CollectorViewPage:
         """List collectors: one page."""
         found: CollectorViewPage = await self.call(
-            "GET", "/api/edge/v1/admin/devices", query={"limit": limit, "after": after, "site_id": site_id}
+            "GET",
+            "/api/edge/v1/admin/devices",
+            query={
+                "limit": limit,
+                "after": after,
+                "site_id": site_id,
+                "zone_id": zone_id,
+                "name": name,
+                "status": status,
+                "seen_before": seen_before,
+                "seen_after": seen_after,
+            },
         )
         return found
 
@@ -314,6 +490,56 @@ class Collectors(Noun):
             body=as_body(site_id=site_id, device_name=device_name, zone_id=zone_id),
         )
         return found
+
+    async def counts(
+        self,
+        *,
+        site_id: int | None = None,
+        zone_id: int | None = None,
+        name: str | None = None,
+        status: Literal["active", "revoked"] | None = None,
+        seen_before: str | None = None,
+        seen_after: str | None = None,
+    ) -> StateCounts:
+        """Count collectors by status."""
+        found: StateCounts = await self.call(
+            "GET",
+            "/api/edge/v1/admin/devices/counts",
+            query={
+                "site_id": site_id,
+                "zone_id": zone_id,
+                "name": name,
+                "status": status,
+                "seen_before": seen_before,
+                "seen_after": seen_after,
+            },
+        )
+        return found
+
+    def export(
+        self,
+        *,
+        site_id: int | None = None,
+        zone_id: int | None = None,
+        name: str | None = None,
+        status: Literal["active", "revoked"] | None = None,
+        seen_before: str | None = None,
+        seen_after: str | None = None,
+        format: Literal["csv", "json"] | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """Export collectors as a file."""
+        return self.stream(
+            "/api/edge/v1/admin/devices/export",
+            {
+                "site_id": site_id,
+                "zone_id": zone_id,
+                "name": name,
+                "status": status,
+                "seen_before": seen_before,
+                "seen_after": seen_after,
+                "format": format,
+            },
+        )
 
     async def tag(self, device_id: int, tag: str) -> TagList:
         """Add a tag to the collector."""
@@ -362,6 +588,8 @@ class BlockingCollectors(BlockingNoun[Collectors]):
     list_page = blocking(Collectors.list_page)
     get = blocking(Collectors.get)
     create = blocking(Collectors.create)
+    counts = blocking(Collectors.counts)
+    export = blocking_iterator(Collectors.export)
     tag = blocking(Collectors.tag)
     untag = blocking(Collectors.untag)
     rotate = blocking(Collectors.rotate)

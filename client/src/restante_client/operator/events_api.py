@@ -18,7 +18,7 @@ class ClientView(TypedDict, total=False):
     id: int
     client_id: str
     name: str
-    status: Literal["active", "suspended"]
+    status: Literal["active", "removed", "suspended"]
     token_endpoint_auth_method: Literal["client_secret_basic", "private_key_jwt", "tls_client_auth"]
     kids: list[str]
     tls_client_auth_subject_dn: str | None
@@ -27,6 +27,7 @@ class ClientView(TypedDict, total=False):
     created_at: str
     suspended_at: str | None
     last_poll_at: str | None
+    removed_at: str | None
     tags: list[str]
 
 
@@ -42,6 +43,20 @@ class RegisteredClientView(TypedDict, total=False):
 
     client_id: str
     client_secret: str | None
+
+
+class StateCounts(TypedDict, total=False):
+    """How many items match the filter, and how many of these are in each state."""
+
+    total: ItemCount
+    states: dict[str, Any]
+
+
+class ItemCount(TypedDict, total=False):
+    """How many items match; if `is_exact` is false, at least as many."""
+
+    value: int
+    is_exact: bool
 
 
 class ClientExplanation(TypedDict, total=False):
@@ -307,13 +322,58 @@ class StreamRowPage(TypedDict, total=False):
 
 
 class Clients(Noun):
-    def list(self) -> AsyncGenerator[ClientView, None]:
+    def list(
+        self,
+        *,
+        name: str | None = None,
+        status: Literal["active", "suspended", "removed"] | None = None,
+        token_endpoint_auth_method: Literal["tls_client_auth", "private_key_jwt", "client_secret_basic"] | None = None,
+        scope: Literal["eventpolling", "accounts", "payments", "fundsconfirmations", "ssf.read", "ssf.manage"]
+        | None = None,
+        polled_before: str | None = None,
+        polled_after: str | None = None,
+    ) -> AsyncGenerator[ClientView, None]:
         """List clients: all pages."""
-        return self.pages("/admin/clients", {})
+        return self.pages(
+            "/admin/clients",
+            {
+                "name": name,
+                "status": status,
+                "token_endpoint_auth_method": token_endpoint_auth_method,
+                "scope": scope,
+                "polled_before": polled_before,
+                "polled_after": polled_after,
+            },
+        )
 
-    async def list_page(self, *, limit: int | None = None, after: int | None = None) -> ClientViewPage:
+    async def list_page(
+        self,
+        *,
+        limit: int | None = None,
+        after: int | None = None,
+        name: str | None = None,
+        status: Literal["active", "suspended", "removed"] | None = None,
+        token_endpoint_auth_method: Literal["tls_client_auth", "private_key_jwt", "client_secret_basic"] | None = None,
+        scope: Literal["eventpolling", "accounts", "payments", "fundsconfirmations", "ssf.read", "ssf.manage"]
+        | None = None,
+        polled_before: str | None = None,
+        polled_after: str | None = None,
+    ) -> ClientViewPage:
         """List clients: one page."""
-        found: ClientViewPage = await self.call("GET", "/admin/clients", query={"limit": limit, "after": after})
+        found: ClientViewPage = await self.call(
+            "GET",
+            "/admin/clients",
+            query={
+                "limit": limit,
+                "after": after,
+                "name": name,
+                "status": status,
+                "token_endpoint_auth_method": token_endpoint_auth_method,
+                "scope": scope,
+                "polled_before": polled_before,
+                "polled_after": polled_after,
+            },
+        )
         return found
 
     async def get(self, client_id: str) -> ClientView:
@@ -346,6 +406,63 @@ class Clients(Noun):
                 scope=scope,
             ),
         )
+        return found
+
+    async def counts(
+        self,
+        *,
+        name: str | None = None,
+        status: Literal["active", "suspended", "removed"] | None = None,
+        token_endpoint_auth_method: Literal["tls_client_auth", "private_key_jwt", "client_secret_basic"] | None = None,
+        scope: Literal["eventpolling", "accounts", "payments", "fundsconfirmations", "ssf.read", "ssf.manage"]
+        | None = None,
+        polled_before: str | None = None,
+        polled_after: str | None = None,
+    ) -> StateCounts:
+        """Count clients by status."""
+        found: StateCounts = await self.call(
+            "GET",
+            "/admin/clients/counts",
+            query={
+                "name": name,
+                "status": status,
+                "token_endpoint_auth_method": token_endpoint_auth_method,
+                "scope": scope,
+                "polled_before": polled_before,
+                "polled_after": polled_after,
+            },
+        )
+        return found
+
+    def export(
+        self,
+        *,
+        name: str | None = None,
+        status: Literal["active", "suspended", "removed"] | None = None,
+        token_endpoint_auth_method: Literal["tls_client_auth", "private_key_jwt", "client_secret_basic"] | None = None,
+        scope: Literal["eventpolling", "accounts", "payments", "fundsconfirmations", "ssf.read", "ssf.manage"]
+        | None = None,
+        polled_before: str | None = None,
+        polled_after: str | None = None,
+        format: Literal["csv", "json"] | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """Export clients as a file."""
+        return self.stream(
+            "/admin/clients/export",
+            {
+                "name": name,
+                "status": status,
+                "token_endpoint_auth_method": token_endpoint_auth_method,
+                "scope": scope,
+                "polled_before": polled_before,
+                "polled_after": polled_after,
+                "format": format,
+            },
+        )
+
+    async def delete(self, client_id: str) -> ClientView:
+        """Remove a client."""
+        found: ClientView = await self.call("DELETE", f"/admin/clients/{self.quoted(client_id)}")
         return found
 
     async def why(self, client_id: str) -> ClientExplanation:
@@ -412,6 +529,9 @@ class BlockingClients(BlockingNoun[Clients]):
     list_page = blocking(Clients.list_page)
     get = blocking(Clients.get)
     create = blocking(Clients.create)
+    counts = blocking(Clients.counts)
+    export = blocking_iterator(Clients.export)
+    delete = blocking(Clients.delete)
     why = blocking(Clients.why)
     tag = blocking(Clients.tag)
     untag = blocking(Clients.untag)
@@ -430,9 +550,24 @@ class Events(Noun):
         client_id: str | None = None,
         status: Literal["unsigned", "ready", "acknowledged", "errored", "dropped"] | None = None,
         txn: str | None = None,
+        profile: Literal["open-banking", "shared-signals"] | None = None,
+        err: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
     ) -> AsyncGenerator[EventView, None]:
         """List events: all pages."""
-        return self.pages("/admin/events", {"client_id": client_id, "status": status, "txn": txn})
+        return self.pages(
+            "/admin/events",
+            {
+                "client_id": client_id,
+                "status": status,
+                "txn": txn,
+                "profile": profile,
+                "err": err,
+                "since": since,
+                "until": until,
+            },
+        )
 
     async def list_page(
         self,
@@ -442,12 +577,26 @@ class Events(Noun):
         client_id: str | None = None,
         status: Literal["unsigned", "ready", "acknowledged", "errored", "dropped"] | None = None,
         txn: str | None = None,
+        profile: Literal["open-banking", "shared-signals"] | None = None,
+        err: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
     ) -> EventViewPage:
         """List events: one page."""
         found: EventViewPage = await self.call(
             "GET",
             "/admin/events",
-            query={"limit": limit, "after": after, "client_id": client_id, "status": status, "txn": txn},
+            query={
+                "limit": limit,
+                "after": after,
+                "client_id": client_id,
+                "status": status,
+                "txn": txn,
+                "profile": profile,
+                "err": err,
+                "since": since,
+                "until": until,
+            },
         )
         return found
 
@@ -484,6 +633,60 @@ class Events(Noun):
             idempotency_key=idempotency_key,
         )
         return found
+
+    async def counts(
+        self,
+        *,
+        client_id: str | None = None,
+        status: Literal["unsigned", "ready", "acknowledged", "errored", "dropped"] | None = None,
+        txn: str | None = None,
+        profile: Literal["open-banking", "shared-signals"] | None = None,
+        err: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> StateCounts:
+        """Count events by status."""
+        found: StateCounts = await self.call(
+            "GET",
+            "/admin/events/counts",
+            query={
+                "client_id": client_id,
+                "status": status,
+                "txn": txn,
+                "profile": profile,
+                "err": err,
+                "since": since,
+                "until": until,
+            },
+        )
+        return found
+
+    def export(
+        self,
+        *,
+        client_id: str | None = None,
+        status: Literal["unsigned", "ready", "acknowledged", "errored", "dropped"] | None = None,
+        txn: str | None = None,
+        profile: Literal["open-banking", "shared-signals"] | None = None,
+        err: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        format: Literal["csv", "json"] | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """Export events as a file, newest first."""
+        return self.stream(
+            "/admin/events/export",
+            {
+                "client_id": client_id,
+                "status": status,
+                "txn": txn,
+                "profile": profile,
+                "err": err,
+                "since": since,
+                "until": until,
+                "format": format,
+            },
+        )
 
     async def bulk(
         self,
@@ -549,6 +752,8 @@ class BlockingEvents(BlockingNoun[Events]):
     list_page = blocking(Events.list_page)
     get = blocking(Events.get)
     publish = blocking(Events.publish)
+    counts = blocking(Events.counts)
+    export = blocking_iterator(Events.export)
     bulk = blocking(Events.bulk)
     release = blocking(Events.release)
     drop = blocking(Events.drop)

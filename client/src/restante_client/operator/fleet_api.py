@@ -355,6 +355,20 @@ class OutboxRowPage(TypedDict, total=False):
     next: int | None
 
 
+class StateCounts(TypedDict, total=False):
+    """How many items match the filter, and how many of these are in each state."""
+
+    total: ItemCount
+    states: dict[str, Any]
+
+
+class ItemCount(TypedDict, total=False):
+    """How many items match; if `is_exact` is false, at least as many."""
+
+    value: int
+    is_exact: bool
+
+
 class RetryResult(TypedDict, total=False):
     retried: int
 
@@ -967,11 +981,23 @@ class Outbox(Noun):
         *,
         status: Literal["PENDING", "DELIVERED", "FAILED"] | None = None,
         device_id: int | None = None,
+        event_kind: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
         source: str | None = None,
     ) -> AsyncGenerator[OutboxRow, None]:
         """List outbox rows, newest first: all pages."""
         return self.pages(
-            "/apiv1/outbox", {"status": status, "device_id": device_id, "source": source}, is_wrapped=True
+            "/apiv1/outbox",
+            {
+                "status": status,
+                "device_id": device_id,
+                "event_kind": event_kind,
+                "since": since,
+                "until": until,
+                "source": source,
+            },
+            is_wrapped=True,
         )
 
     async def list_page(
@@ -981,16 +1007,79 @@ class Outbox(Noun):
         after: int | None = None,
         status: Literal["PENDING", "DELIVERED", "FAILED"] | None = None,
         device_id: int | None = None,
+        event_kind: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
         source: str | None = None,
     ) -> OutboxRowPage:
         """List outbox rows, newest first: one page."""
         found: OutboxRowPage = await self.call(
             "GET",
             "/apiv1/outbox",
-            query={"limit": limit, "after": after, "status": status, "device_id": device_id, "source": source},
+            query={
+                "limit": limit,
+                "after": after,
+                "status": status,
+                "device_id": device_id,
+                "event_kind": event_kind,
+                "since": since,
+                "until": until,
+                "source": source,
+            },
             is_wrapped=True,
         )
         return found
+
+    async def counts(
+        self,
+        *,
+        status: Literal["PENDING", "DELIVERED", "FAILED"] | None = None,
+        device_id: int | None = None,
+        event_kind: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        source: str | None = None,
+    ) -> StateCounts:
+        """Count outbox rows by status."""
+        found: StateCounts = await self.call(
+            "GET",
+            "/apiv1/outbox/counts",
+            query={
+                "status": status,
+                "device_id": device_id,
+                "event_kind": event_kind,
+                "since": since,
+                "until": until,
+                "source": source,
+            },
+            is_wrapped=True,
+        )
+        return found
+
+    def export(
+        self,
+        *,
+        status: Literal["PENDING", "DELIVERED", "FAILED"] | None = None,
+        device_id: int | None = None,
+        event_kind: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        source: str | None = None,
+        format: Literal["csv", "json"] | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """Export outbox rows as a file, newest first."""
+        return self.stream(
+            "/apiv1/outbox/export",
+            {
+                "status": status,
+                "device_id": device_id,
+                "event_kind": event_kind,
+                "since": since,
+                "until": until,
+                "source": source,
+                "format": format,
+            },
+        )
 
     async def get(self, row_id: int, *, source: str | None = None) -> OutboxRow:
         """Show an outbox row."""
@@ -1043,6 +1132,8 @@ class Outbox(Noun):
 class BlockingOutbox(BlockingNoun[Outbox]):
     list = blocking_iterator(Outbox.list)
     list_page = blocking(Outbox.list_page)
+    counts = blocking(Outbox.counts)
+    export = blocking_iterator(Outbox.export)
     get = blocking(Outbox.get)
     retry = blocking(Outbox.retry)
     retry_all = blocking(Outbox.retry_all)

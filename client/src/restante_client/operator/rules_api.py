@@ -109,6 +109,20 @@ class SafetyEventPage(TypedDict, total=False):
     next: int | None
 
 
+class StateCounts(TypedDict, total=False):
+    """How many items match the filter, and how many of these are in each state."""
+
+    total: ItemCount
+    states: dict[str, Any]
+
+
+class ItemCount(TypedDict, total=False):
+    """How many items match; if `is_exact` is false, at least as many."""
+
+    value: int
+    is_exact: bool
+
+
 class Rules(Noun):
     def list(self, *, site_id: int | None = None, enabled: bool | None = None) -> AsyncGenerator[Rule, None]:
         """List rules: all pages."""
@@ -386,6 +400,33 @@ class SafetyEvents(Noun):
         )
         return found
 
+    async def counts(
+        self,
+        *,
+        site_id: int | None = None,
+        miner_id: int | None = None,
+        device_id: int | None = None,
+        action: Literal["THERMAL_SHUTDOWN", "EMERGENCY_STOP", "POWER_LIMIT", "FAN_FAILURE"] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        miner_known: bool | None = None,
+    ) -> StateCounts:
+        """Count safety events by action."""
+        found: StateCounts = await self.call(
+            "GET",
+            "/api/edge/v1/admin/safety-events/counts",
+            query={
+                "site_id": site_id,
+                "miner_id": miner_id,
+                "device_id": device_id,
+                "action": action,
+                "since": since,
+                "until": until,
+                "miner_known": miner_known,
+            },
+        )
+        return found
+
     def export(
         self,
         *,
@@ -421,4 +462,5 @@ class SafetyEvents(Noun):
 class BlockingSafetyEvents(BlockingNoun[SafetyEvents]):
     list = blocking_iterator(SafetyEvents.list)
     list_page = blocking(SafetyEvents.list_page)
+    counts = blocking(SafetyEvents.counts)
     export = blocking_iterator(SafetyEvents.export)

@@ -39,7 +39,9 @@ EVENTS = (
     *("collector.created", "collector.revoked", "collector.secret_read"),
     *("collector.secret_rotated", "collector.token_rotated", "collector.tagged", "collector.untagged"),
     *("rule.created", "rule.changed", "rule.deleted", "rule.refused"),
-    *("site.created", "zone.created", "miner.created", "miner.tagged", "miner.untagged"),
+    *("site.created", "site.renamed", "site.retired", "zone.created", "zone.renamed", "zone.retired"),
+    *("miner.created", "miner.renamed", "miner.moved", "miner.retired", "miner.tagged", "miner.untagged"),
+    "rule.miner_replaced",
     *("chain.opened", "audit.heads", "audit.set_back"),
 )
 

@@ -1,4 +1,4 @@
-"""Miners as the target of jobs: all that match a filter, within the sites of the caller's grants."""
+"""Miners as the target of jobs: all active ones that match a filter, within the sites of the caller's grants."""
 
 from typing import Annotated, Any
 
@@ -8,7 +8,7 @@ from msgspec import Meta
 from restante.commands.audit.audit_trail import ROOT_CHAIN, AuditEntry, AuditTrail
 from restante.commands.body_ids import BodyWithIds, Id
 from restante.commands.sites import sites
-from restante.commands.sites.miners import Miner, view
+from restante.commands.sites.miners import Miner, view, with_tags
 from restante.commands.sites.site_scope import check_body
 from restante.core.errors import BadInput
 from restante.database.connection import Connection, Row
@@ -25,7 +25,7 @@ MINER_IDS_MAX = 10_000
 TEXT_CHARACTERS_MAX = 255
 
 
-class MinerFilter(BodyWithIds, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MinerBulkFilter(BodyWithIds, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Miners of a site, of a zone, with these ids, or with a tag (or several, separated by commas: all of them)."""
 
     id_fields = ("site_id", "zone_id", "miner_ids")
@@ -40,15 +40,15 @@ class MinerFilter(BodyWithIds, frozen=True, kw_only=True, forbid_unknown_fields=
         return [] if self.tag is None else self.tag.split(",")
 
 
-class MinerTarget(JobTarget[MinerFilter]):
+class MinerTarget(JobTarget[MinerBulkFilter]):
     name = "miners"
     area = Area.commands
-    filter_type = MinerFilter
+    filter_type = MinerBulkFilter
 
     def __init__(self, trail: AuditTrail) -> None:
         self._trail = trail
 
-    def check(self, conn: Connection, filters: MinerFilter, allowed: AllowedIds) -> None:
+    def check(self, conn: Connection, filters: MinerBulkFilter, allowed: AllowedIds) -> None:
         if len(filters.tags) > TAGS_MAX:
             raise BadInput("filter.tag", f"at most {TAGS_MAX} tags")
         for tag in filters.tags:
@@ -59,25 +59,27 @@ class MinerTarget(JobTarget[MinerFilter]):
             if filters.zone_id is not None:
                 sites.require_zone(conn, filters.site_id, filters.zone_id, "filter.zone_id")
 
-    def scope(self, filters: MinerFilter, allowed: AllowedIds) -> AllowedIds:
+    def scope(self, filters: MinerBulkFilter, allowed: AllowedIds) -> AllowedIds:
         return allowed if filters.site_id is None else AllowedIds(frozenset([filters.site_id]))
 
-    def count(self, conn: Connection, filters: MinerFilter, allowed: AllowedIds) -> int:
+    def count(self, conn: Connection, filters: MinerBulkFilter, allowed: AllowedIds) -> int:
         row = conn.one(SQL.count, **_bound(filters, allowed))
         return 0 if row is None else int(row["miners"])
 
-    def sample(self, conn: Connection, filters: MinerFilter, allowed: AllowedIds, limit: int) -> list[Any]:
-        return [view(row) for row in self.rows_after(conn, filters, allowed, 0, limit)]
+    def sample(self, conn: Connection, filters: MinerBulkFilter, allowed: AllowedIds, limit: int) -> list[Any]:
+        return with_tags(conn, [view(row) for row in self.rows_after(conn, filters, allowed, 0, limit)])
 
     def newest_id(self, conn: Connection) -> int:
         row = conn.one(SQL.newest)
         return 0 if row is None or row["id"] is None else int(row["id"])
 
-    def ids_after(self, conn: Connection, filters: MinerFilter, allowed: AllowedIds, after: int, limit: int) -> IdPage:
+    def ids_after(
+        self, conn: Connection, filters: MinerBulkFilter, allowed: AllowedIds, after: int, limit: int
+    ) -> IdPage:
         return id_page([row["id"] for row in self.rows_after(conn, filters, allowed, after, limit)], limit)
 
     def rows_after(
-        self, conn: Connection, filters: MinerFilter, allowed: AllowedIds, after: int, limit: int
+        self, conn: Connection, filters: MinerBulkFilter, allowed: AllowedIds, after: int, limit: int
     ) -> list[Row]:
         return conn.all(SQL.miners_after, **_bound(filters, allowed), after=after, limit=limit)
 
@@ -95,7 +97,7 @@ class RolloutMiners(RolloutItems):
     area = Area.commands
 
 
-def _bound(filters: MinerFilter, allowed: AllowedIds) -> dict[str, Any]:
+def _bound(filters: MinerBulkFilter, allowed: AllowedIds) -> dict[str, Any]:
     miner_ids = filters.miner_ids
     return {
         "site_id": filters.site_id,

@@ -1,7 +1,7 @@
 -- name: miners_after
--- The next miners that match the filter.
-SELECT id, site_id, zone_id, name, created_at FROM edge_miners
-WHERE id > :after
+-- The next active miners that match the filter.
+SELECT id, site_id, zone_id, name, created_at, retired_at, replaced_by FROM edge_miners
+WHERE id > :after AND retired_at IS NULL
   AND (CAST(:site_id AS BIGINT) IS NULL OR site_id = :site_id)
   AND (CAST(:zone_id AS BIGINT) IS NULL OR zone_id = :zone_id)
   AND (CAST(:miner_ids AS TEXT) IS NULL OR id IN (SELECT value FROM json_each(:miner_ids)))
@@ -12,9 +12,9 @@ WHERE id > :after
 ORDER BY id LIMIT :limit
 
 -- name: count
--- How many miners match the filter.
+-- How many active miners match the filter.
 SELECT COUNT(*) AS miners FROM edge_miners
-WHERE (CAST(:site_id AS BIGINT) IS NULL OR site_id = :site_id)
+WHERE retired_at IS NULL AND (CAST(:site_id AS BIGINT) IS NULL OR site_id = :site_id)
   AND (CAST(:zone_id AS BIGINT) IS NULL OR zone_id = :zone_id)
   AND (CAST(:miner_ids AS TEXT) IS NULL OR id IN (SELECT value FROM json_each(:miner_ids)))
   AND (CAST(:tags AS TEXT) IS NULL OR :tag_count = (
@@ -24,7 +24,7 @@ WHERE (CAST(:site_id AS BIGINT) IS NULL OR site_id = :site_id)
 
 -- name: by_ids
 -- Miners with these ids.
-SELECT id, site_id, zone_id, name, created_at FROM edge_miners
+SELECT id, site_id, zone_id, name, created_at, retired_at, replaced_by FROM edge_miners
 WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id
 
 -- name: newest

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from restante.commands.audit.audit_trail import AuditTrail
 from restante.commands.bulk.command_actions import CancelCommands, RetryCommands
 from restante.commands.bulk.command_target import CommandBulkFilter, CommandTarget
-from restante.commands.bulk.miner_target import MinerFilter, MinerTarget, RolloutMiners
+from restante.commands.bulk.miner_target import MinerBulkFilter, MinerTarget, RolloutMiners
 from restante.commands.bulk.send import CancelSentCommands, SendCommands
 from restante.commands.lifecycle.creation import CreationOptions
 from restante.commands.response_format import RESPONSE_FORMAT
@@ -32,7 +32,7 @@ _CANCEL_EXAMPLE = {"action": "cancel", "filter": {"site_id": 1}, "params": {"rea
 
 class MinersBulkRequest(BulkRequest, kw_only=True):
     action: Literal["send"]
-    filter: MinerFilter = MinerFilter()
+    filter: MinerBulkFilter = MinerBulkFilter()
 
 
 class CommandsBulkRequest(BulkRequest, kw_only=True):

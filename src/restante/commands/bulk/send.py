@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from restante.commands.audit.audit_trail import AuditTrail
-from restante.commands.bulk.miner_target import MinerFilter, MinerTarget, RolloutMiners
+from restante.commands.bulk.miner_target import MinerBulkFilter, MinerTarget, RolloutMiners
 from restante.commands.lifecycle import approval, approval_policy, cancellation, creation, secret_params
 from restante.commands.lifecycle.command_types import checked_params, standard_type
 from restante.commands.lifecycle.creation import RETRIES_MAX, TTL_MAX_SECONDS, CommandRequest, CreationOptions
@@ -65,7 +65,7 @@ class SendCommands(RolloutAction[SendParams]):
         self._trail = trail
         self._options = options
 
-    def check(self, conn: Connection, filters: MinerFilter, params: SendParams, caller: JobCaller) -> StoredParams:  # noqa: ARG002
+    def check(self, conn: Connection, filters: MinerBulkFilter, params: SendParams, caller: JobCaller) -> StoredParams:  # noqa: ARG002
         command_type = standard_type(params.command_type, "params.command_type")
         raw = b"{}" if isinstance(params.params, UnsetType) else bytes(params.params)
         checked = checked_params(command_type, raw, "params.params")
@@ -85,7 +85,7 @@ class SendCommands(RolloutAction[SendParams]):
         # Parameters may have secrets, and an unkeyed digest would let its reader test guesses.
         return self._options.box.body_mac.digest(body)
 
-    def needs_approval(self, conn: Connection, filters: MinerFilter, params: SendParams, caller: JobCaller) -> bool:
+    def needs_approval(self, conn: Connection, filters: MinerBulkFilter, params: SendParams, caller: JobCaller) -> bool:
         command_type = standard_type(params.command_type, "params.command_type")
         policy = approval_policy.rules(conn, self._options.approval)
         if not policy.is_ever_needed:

@@ -4,7 +4,6 @@ Operators see the owner and the end of a lease, never its nonce: only the server
 parameters are masked.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -16,10 +15,12 @@ from restante.commands.audit.audit_listing import AuditFilter, AuditView
 from restante.commands.errors import CommandNotFound
 from restante.commands.lifecycle.secret_params import masked_text
 from restante.commands.sites.site_scope import site_filter
-from restante.core.decoding import INT64_MAX
+from restante.core.commands.command_states import State
 from restante.core.iso_time import iso, iso_or_none
+from restante.database import filtered_list
 from restante.database.connection import Connection, Row
-from restante.database.paging import Page, PageRequest, read_page
+from restante.database.filtered_list import FilteredList, StateCounts, among, between, equal
+from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.identity.grants import ALL_IDS, AllowedIds
 
@@ -76,7 +77,7 @@ class CommandDetail(CommandView, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class CommandFilter:
-    """None in a field: any value."""
+    """None in a field: any value. `since_ms` <= creation < `until_ms`. `lease_owner`: the collector with the lease."""
 
     site_id: int | None = None
     miner_id: int | None = None
@@ -85,34 +86,47 @@ class CommandFilter:
     created_by: str | None = None
     dedupe_key: str | None = None
     rule_id: int | None = None
+    zone_id: int | None = None
+    lease_owner: int | None = None
+    result_code: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
 
 
 def list_page(
     conn: Connection, filters: CommandFilter, page: PageRequest, sites: AllowedIds = ALL_IDS
 ) -> Page[CommandView]:
     """A page of the commands of the allowed sites, newest first."""
+    return filtered_list.read(conn, filtered(filters, sites), page, view)
+
+
+def count(conn: Connection, filters: CommandFilter, sites: AllowedIds = ALL_IDS) -> StateCounts:
+    """How many commands of the allowed sites match, in each state."""
+    return filtered_list.count(conn, filtered(filters, sites), "status", list(State))
+
+
+def filtered(filters: CommandFilter, sites: AllowedIds) -> FilteredList:
+    """The list of the commands that match: those of a miner or a site are read from its index."""
     site_id = site_filter(sites, filters.site_id)
-    if filters.miner_id is not None:
-        query = SQL.commands_of_miner
-    else:
-        query = SQL.commands if site_id is None else SQL.commands_of_site
-
-    def read(after: int, limit: int) -> Sequence[Row]:
-        return conn.all(
-            query,
-            site_id=site_id,
-            sites=sites.as_json(),
-            miner_id=filters.miner_id,
-            status=filters.status,
-            command_type=filters.command_type,
-            created_by=filters.created_by,
-            dedupe_key=filters.dedupe_key,
-            rule_id=filters.rule_id,
-            before=after or INT64_MAX,
-            limit=limit,
-        )
-
-    return read_page(read, page, "id", view)
+    of_miner, of_site = equal("miner_id", filters.miner_id), equal("site_id", site_id)
+    return FilteredList(
+        "*",
+        "miner_commands",
+        indexed=of_miner or of_site,
+        rest=(
+            *(of_site if of_miner else ()),
+            *among("site_id", None if site_id is not None and site_id in sites else sites.as_json()),
+            *equal("status", filters.status),
+            *equal("command_type", filters.command_type),
+            *equal("created_by", filters.created_by),
+            *equal("dedupe_key", filters.dedupe_key),
+            *equal("rule_id", filters.rule_id),
+            *equal("zone_id", filters.zone_id),
+            *equal("lease_owner", filters.lease_owner),
+            *equal("result_code", filters.result_code),
+            *between("created_at", filters.since_ms, filters.until_ms),
+        ),
+    )
 
 
 def get(conn: Connection, command_id: str) -> CommandView:

@@ -20,13 +20,23 @@ from restante.commands.response_format import RESPONSE_FORMAT
 from restante.commands.sites import site_scope
 from restante.core.commands.command_states import State
 from restante.core.decoding import INT64_MAX
-from restante.core.errors import BadInput
 from restante.database.connection import Connection
 from restante.database.database import Database
+from restante.database.filtered_list import StateCounts
 from restante.database.paging import Page
 from restante.identity.grants import Area
 from restante.web import idempotency
-from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.paging import (
+    FORMAT,
+    PAGE_QUERY,
+    TIME,
+    check_filters,
+    export,
+    export_info,
+    page_request_of,
+    query_choice,
+    query_moment,
+)
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse
 from restante.web.routes import Access, Query, ResponseInfo, Route, RouteGroup, RouteOptions
@@ -38,8 +48,7 @@ POLICY_PATH = "/api/edge/v1/admin/approval-policy"
 _EXAMPLE = {"site_id": 1, "miner_id": 1, "command_type": "MINER_RESTART", "params": {}, "priority": 5, "ttl_sec": 600}
 _POLICY_EXAMPLE = {"command_types": ["DEVICE_REBOOT"], "miners_from": 20, "window_seconds": 3600}
 _ID = {"type": "integer", "minimum": 1, "maximum": INT64_MAX}
-_LIST_QUERY = (
-    *PAGE_QUERY,
+_FILTERS = (
     Query("site_id", "only commands of this site", _ID),
     Query("miner_id", "only commands for this miner alone", _ID),
     Query("status", "only commands in this state", {"type": "string", "enum": [state.value for state in State]}),
@@ -47,7 +56,14 @@ _LIST_QUERY = (
     Query("created_by", "only commands created by this actor", {"type": "string"}),
     Query("dedupe_key", "only commands with this key", {"type": "string"}),
     Query("rule_id", "only commands created by this rule", _ID),
+    Query("zone_id", "only commands of this zone", _ID),
+    Query("device_id", "only commands that this collector has leased", _ID),
+    Query("result_code", "only commands that ended with this code", {"type": "string"}),
+    Query("since", "created at this time or later, or within this long", TIME),
+    Query("until", "created before this time, or longer ago than this", TIME),
 )
+_LIST_QUERY = (*PAGE_QUERY, *_FILTERS)
+_EXPORT_QUERY = (*_FILTERS, FORMAT)
 
 
 class Decision(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,6 +98,15 @@ class AdminCommandRoutes:
         return [
             group.post("", self.create, Access.operate, "Create commands", **created),
             group.get("", self.list_page, Access.read, "List commands, newest first", query=_LIST_QUERY),
+            group.get("/counts", self.counts, Access.read, "Count commands by state", query=_FILTERS),
+            group.get(
+                "/export",
+                self.export,
+                Access.read,
+                "Export commands as a file, newest first",
+                query=_EXPORT_QUERY,
+                responses=(export_info(CommandView),),
+            ),
             group.get(one, self.show, Access.read, "Show a command and its history", errors=(404,)),
             group.get(one + "/why", self.why, Access.read, "Explain what a command waits for", errors=(404,)),
             group.post(one + "/cancel", self.cancel, Access.operate, "Cancel a command", **decision),
@@ -108,8 +133,27 @@ class AdminCommandRoutes:
         return idempotency.created_response(result)
 
     async def list_page(self, request: ApiRequest) -> Page[CommandView]:
+        """A page may have fewer items than `limit`, or none, although there is a next one: it examines a bounded number
+        of commands."""
+        check_filters(request, _LIST_QUERY)
         return await self._database.read(
             listing.list_page, _filter_of(request), page_request_of(request), request.allowed
+        )
+
+    async def counts(self, request: ApiRequest) -> StateCounts:
+        """A count ends at 10,000 examined commands, the newest; then `is_exact` is false."""
+        check_filters(request, _FILTERS)
+        return await self._database.read(listing.count, _filter_of(request), request.allowed)
+
+    async def export(self, request: ApiRequest) -> ApiResponse:
+        """All commands that match, as CSV with a header row or as a JSON array, sent in parts."""
+        check_filters(request, _EXPORT_QUERY)
+        filters = _filter_of(request)
+        return await export(
+            request,
+            "commands",
+            CommandView,
+            lambda page: self._database.read(listing.list_page, filters, page, request.allowed),
         )
 
     async def show(self, request: ApiRequest) -> CommandDetail:
@@ -156,18 +200,20 @@ class AdminCommandRoutes:
 
 
 def _filter_of(request: ApiRequest) -> CommandFilter:
-    status = request.query_text("status")
-    if status is not None and status not in set(State):
-        raise BadInput("status", f"one of {', '.join(State)}")
     command_type = request.query_text("command_type")
     return CommandFilter(
         site_id=request.query_int("site_id", 0, 1, INT64_MAX) or None,
         miner_id=request.query_int("miner_id", 0, 1, INT64_MAX) or None,
-        status=status,
+        status=query_choice(request, "status", State),
         command_type=None if command_type is None else standard_type(command_type),
         created_by=request.query_text("created_by"),
         dedupe_key=request.query_text("dedupe_key"),
         rule_id=request.query_int("rule_id", 0, 1, INT64_MAX) or None,
+        zone_id=request.query_int("zone_id", 0, 1, INT64_MAX) or None,
+        lease_owner=request.query_int("device_id", 0, 1, INT64_MAX) or None,
+        result_code=request.query_text("result_code"),
+        since_ms=query_moment(request, "since"),
+        until_ms=query_moment(request, "until"),
     )
 
 

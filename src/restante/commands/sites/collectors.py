@@ -17,9 +17,22 @@ from typing import Any
 import msgspec
 
 from restante.commands.audit.audit_trail import AuditEntry, AuditTrail
+from restante.commands.sites.site_scope import site_filter
 from restante.core.errors import Conflict, NotFound
 from restante.core.keyed_hash import KeyedHash
+from restante.database import filtered_list
 from restante.database.connection import Connection
+from restante.database.filtered_list import (
+    Condition,
+    FilteredList,
+    StateCounts,
+    among,
+    begins,
+    between,
+    equal,
+    is_null,
+)
+from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.identity import revocation_counter, secret_tokens
 from restante.identity.callers import CollectorCaller, CollectorRevoked
@@ -34,6 +47,7 @@ PARAMS_PURPOSE = "secret command parameters"
 BODY_PURPOSE = "digest of command requests"
 SECRET_BYTES = 32
 OPENED_SECRETS_MAX = 10_000
+STATUSES = ("active", "revoked")
 
 _encode = msgspec.json.Encoder().encode
 _params = msgspec.json.Decoder(dict[str, Any])
@@ -146,12 +160,53 @@ def find(conn: Connection, device_id: int) -> Collector:
     return Collector(**dict(row))
 
 
-def list_collectors(
-    conn: Connection, site_id: int | None, after: int, limit: int, sites: AllowedIds = ALL_IDS
-) -> list[Collector]:
-    """The collectors of one site, or of all allowed sites, ordered by id."""
-    rows = conn.all(SQL.collectors, site_id=site_id, sites=sites.as_json(), after=after, limit=limit)
-    return [Collector(**dict(row)) for row in rows]
+@dataclass(frozen=True, slots=True)
+class CollectorFilter:
+    """None in a field: any value. `name`: the beginning of the name. `seen_before_ms`: not seen since, or never."""
+
+    site_id: int | None = None
+    zone_id: int | None = None
+    name: str | None = None
+    status: str | None = None
+    seen_before_ms: int | None = None
+    seen_after_ms: int | None = None
+
+
+def list_page(
+    conn: Connection, filters: CollectorFilter, page: PageRequest, sites: AllowedIds = ALL_IDS
+) -> Page[Collector]:
+    """A page of the collectors of the allowed sites, ordered by id."""
+    return filtered_list.read(conn, filtered(filters, sites), page, lambda row: Collector(**dict(row)))
+
+
+def count(conn: Connection, filters: CollectorFilter, sites: AllowedIds = ALL_IDS) -> StateCounts:
+    """How many collectors of the allowed sites match, in each state."""
+    status = "CASE WHEN revoked_at IS NULL THEN 'active' ELSE 'revoked' END"
+    return filtered_list.count(conn, filtered(filters, sites), status, STATUSES)
+
+
+def filtered(filters: CollectorFilter, sites: AllowedIds) -> FilteredList:
+    """The list of the collectors that match: those of a site are read from its index."""
+    site_id = site_filter(sites, filters.site_id)
+    seen_before = filters.seen_before_ms
+    return FilteredList(
+        "id, site_id, zone_id, device_name, created_at, revoked_at, last_seen_at, old_secret_until",
+        "edge_devices",
+        is_descending=False,
+        indexed=equal("site_id", site_id),
+        rest=(
+            *among("site_id", None if site_id is not None and site_id in sites else sites.as_json()),
+            *equal("zone_id", filters.zone_id),
+            *begins("device_name", filters.name),
+            *is_null("revoked_at", None if filters.status is None else filters.status == "active"),
+            *between("last_seen_at", filters.seen_after_ms, None),
+            *(
+                ()
+                if seen_before is None
+                else (Condition("COALESCE(last_seen_at, 0) < :seen_before", {"seen_before": seen_before}),)
+            ),
+        ),
+    )
 
 
 def rotate_token(conn: Connection, trail: AuditTrail, device_id: int, actor: str) -> str:

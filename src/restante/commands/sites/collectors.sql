@@ -10,14 +10,6 @@ RETURNING id
 SELECT id, site_id, zone_id, device_name, created_at, revoked_at, last_seen_at, old_secret_until
 FROM edge_devices WHERE id = :device_id
 
--- name: collectors
--- A page of collectors of one site, or of all sites.
-SELECT id, site_id, zone_id, device_name, created_at, revoked_at, last_seen_at, old_secret_until
-FROM edge_devices
-WHERE id > :after AND (CAST(:site_id AS BIGINT) IS NULL OR site_id = :site_id)
-    AND (CAST(:sites AS TEXT) IS NULL OR site_id IN (SELECT value FROM json_each(:sites)))
-ORDER BY id LIMIT :limit
-
 -- name: put_token
 -- Replaces a collector's token.
 UPDATE edge_devices SET token_hash = :token_hash WHERE id = :device_id

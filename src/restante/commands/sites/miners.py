@@ -5,15 +5,21 @@ Every id is at most 2^53, the largest integer that every JSON parser reads exact
 A miner that is added gets the reports that collectors sent about it before (`unknown_miners`).
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
 import msgspec
 
 from restante.commands.audit.audit_trail import AuditEntry, AuditTrail
 from restante.commands.sites import sites, unknown_miners
 from restante.commands.sites.site_scope import site_filter
-from restante.core.errors import BadInput, Conflict
-from restante.core.iso_time import iso
+from restante.core.errors import BadInput, Conflict, NotFound
+from restante.core.iso_time import iso, iso_or_none
+from restante.database import filtered_list
 from restante.database.connection import Connection, Row
-from restante.database.paging import Page, PageRequest, page_of
+from restante.database.filtered_list import FilteredList, StateCounts, among, begins, equal, is_null
+from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.identity import tags
 from restante.identity.grants import ALL_IDS, AllowedIds
@@ -21,12 +27,21 @@ from restante.identity.grants import ALL_IDS, AllowedIds
 SQL = queries_beside(__file__)
 
 
+MinerStatus = Literal["active", "retired"]
+STATUSES: tuple[MinerStatus, ...] = ("active", "retired")
+
+
 class Miner(msgspec.Struct, frozen=True):
+    """`replaced_by`: the miner that took the place of a retired one."""
+
     id: int
     site_id: int
     zone_id: int
     name: str
     created_at: str
+    status: MinerStatus = "active"
+    retired_at: str | None = None
+    replaced_by: int | None = None
     tags: list[str] = msgspec.field(default_factory=list)
 
 
@@ -69,16 +84,52 @@ def add(conn: Connection, trail: AuditTrail, request: MinerRequest, actor: str) 
     return view(row)
 
 
-def list_page(
-    conn: Connection, site_id: int | None, zone_id: int | None, page: PageRequest, allowed: AllowedIds = ALL_IDS
-) -> Page[Miner]:
-    """A page of the miners of one site, one zone, or all allowed sites."""
-    site_id = site_filter(allowed, site_id)
-    query = SQL.miners if site_id is None else SQL.miners_of_site
-    filters = {"site_id": site_id, "zone_id": zone_id, "sites": allowed.as_json()}
-    rows = conn.all(query, **filters, after=page.after, limit=page.limit + 1)
-    tagged = tags.tags_of_all(conn, "miner", [row["id"] for row in rows])
-    return page_of(rows, page, "id", lambda row: msgspec.structs.replace(view(row), tags=tagged[row["id"]]))
+@dataclass(frozen=True, slots=True)
+class MinerFilter:
+    """None in a field: any value. `name`: the beginning of the name."""
+
+    site_id: int | None = None
+    zone_id: int | None = None
+    name: str | None = None
+    status: str | None = None
+
+
+def list_page(conn: Connection, filters: MinerFilter, page: PageRequest, allowed: AllowedIds = ALL_IDS) -> Page[Miner]:
+    """A page of the miners of the allowed sites, ordered by id."""
+    found = filtered_list.read(conn, filtered(filters, allowed), page, view)
+    return Page(with_tags(conn, found.items), found.next)
+
+
+def count(conn: Connection, filters: MinerFilter, allowed: AllowedIds = ALL_IDS) -> StateCounts:
+    """How many miners of the allowed sites match, in each state."""
+    status = "CASE WHEN retired_at IS NULL THEN 'active' ELSE 'retired' END"
+    return filtered_list.count(conn, filtered(filters, allowed), status, STATUSES)
+
+
+def filtered(filters: MinerFilter, allowed: AllowedIds) -> FilteredList:
+    """The list of the miners that match: those of a zone or a site are read from its index."""
+    site_id = site_filter(allowed, filters.site_id)
+    of_zone, of_site = equal("zone_id", filters.zone_id), equal("site_id", site_id)
+    return FilteredList(
+        "id, site_id, zone_id, name, created_at, retired_at, replaced_by",
+        "edge_miners",
+        is_descending=False,
+        indexed=of_zone or of_site,
+        rest=(
+            *(of_site if of_zone else ()),
+            *among("site_id", None if site_id is not None and site_id in allowed else allowed.as_json()),
+            *begins("name", filters.name),
+            *is_null("retired_at", None if filters.status is None else filters.status == "active"),
+        ),
+    )
+
+
+def get(conn: Connection, miner_id: int, allowed: AllowedIds = ALL_IDS) -> Miner:
+    """The miner; NotFound if it is missing, or of a site that is not allowed."""
+    row = conn.one(SQL.miner, miner_id=miner_id)
+    if row is None or row["site_id"] not in allowed:
+        raise NotFound("there is no such miner")
+    return with_tags(conn, [view(row)])[0]
 
 
 def require_miner(conn: Connection, site_id: int, miner_id: int) -> Target:
@@ -95,4 +146,19 @@ def list_targets(conn: Connection, site_id: int, zone_id: int | None) -> list[Ta
 
 
 def view(row: Row) -> Miner:
-    return Miner(row["id"], row["site_id"], row["zone_id"], row["name"], iso(row["created_at"]))
+    """The miner without its tags."""
+    return Miner(
+        row["id"],
+        row["site_id"],
+        row["zone_id"],
+        row["name"],
+        iso(row["created_at"]),
+        "active" if row["retired_at"] is None else "retired",
+        iso_or_none(row["retired_at"]),
+        row["replaced_by"],
+    )
+
+
+def with_tags(conn: Connection, found: Sequence[Miner]) -> list[Miner]:
+    tagged = tags.tags_of_all(conn, "miner", [miner.id for miner in found])
+    return [msgspec.structs.replace(miner, tags=tagged[miner.id]) for miner in found]

@@ -11,17 +11,30 @@ from restante.commands.body_ids import BodyWithIds, Id
 from restante.commands.dispatch.signing import verify_command
 from restante.commands.response_format import RESPONSE_FORMAT
 from restante.commands.sites import collectors, site_scope, sites
-from restante.commands.sites.collectors import Collector, NewCollector, SecretBox
+from restante.commands.sites.collectors import Collector, CollectorFilter, NewCollector, SecretBox
 from restante.core.decoding import INT64_MAX
 from restante.core.iso_time import iso, iso_or_none
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.paging import Page, PageRequest, page_of_items
+from restante.database.filtered_list import StateCounts
+from restante.database.paging import Page, PageRequest
 from restante.delivery.presence import Presence
 from restante.identity import tags
 from restante.identity.grants import AllowedIds, Area
-from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.paging import (
+    FORMAT,
+    PAGE_QUERY,
+    TIME,
+    check_filters,
+    export,
+    export_info,
+    page_request_of,
+    query_choice,
+    query_moment,
+    query_prefix,
+)
 from restante.web.request import ApiRequest
+from restante.web.response import ApiResponse
 from restante.web.routes import Access, Query, Route, RouteGroup, RouteOptions
 
 TAG = "edge collectors"
@@ -30,10 +43,17 @@ OVERLAP_MAX_SECONDS = 30 * 86_400
 VERIFIED_COMMANDS_MAX = 1000
 
 Overlap = Annotated[int, Meta(ge=0, le=OVERLAP_MAX_SECONDS)]
-_BY_SITE = (
-    *PAGE_QUERY,
-    Query("site_id", "only items of this site", {"type": "integer", "minimum": 1, "maximum": INT64_MAX}),
+_ID = {"type": "integer", "minimum": 1, "maximum": INT64_MAX}
+_FILTERS = (
+    Query("site_id", "only items of this site", _ID),
+    Query("zone_id", "only collectors of this zone alone", _ID),
+    Query("name", "only collectors whose name begins with this", {"type": "string", "minLength": 1}),
+    Query("status", "only collectors with this status", {"type": "string", "enum": list(collectors.STATUSES)}),
+    Query("seen_before", "only collectors that have not polled since this time, or for this long", TIME),
+    Query("seen_after", "only collectors that have polled since this time, or within this long", TIME),
 )
+_LIST_QUERY = (*PAGE_QUERY, *_FILTERS)
+_EXPORT_QUERY = (*_FILTERS, FORMAT)
 
 
 class CollectorBody(BodyWithIds, frozen=True, forbid_unknown_fields=True):
@@ -136,7 +156,16 @@ class AdminCollectorRoutes:
                 errors=(409,),
                 examples=({"site_id": 1, "device_name": "collector-1"},),
             ),
-            group.get("", self.list_page, Access.read, "List collectors", query=_BY_SITE),
+            group.get("", self.list_page, Access.read, "List collectors", query=_LIST_QUERY),
+            group.get("/counts", self.counts, Access.read, "Count collectors by status", query=_FILTERS),
+            group.get(
+                "/export",
+                self.export,
+                Access.read,
+                "Export collectors as a file",
+                query=_EXPORT_QUERY,
+                responses=(export_info(CollectorView),),
+            ),
             group.get(one, self.get, Access.read, "Show a collector"),
             group.post(one + "/rotate", self.rotate, Access.administer, "Replace token and secret", **rotation),
             group.post(one + "/revoke", self.revoke, Access.administer, "Revoke a collector"),
@@ -156,11 +185,25 @@ class AdminCollectorRoutes:
         return new_view(new, body)
 
     async def list_page(self, request: ApiRequest) -> Page[CollectorView]:
-        page = page_request_of(request)
-        site_id = request.query_int("site_id", 0, 1, INT64_MAX) or None
-        found, tagged = await self._database.read(_list, site_id, page, request.allowed)
-        shown = [self._current_view(collector, tagged[collector.id]) for collector in found]
-        return page_of_items(shown, page, lambda each: each.id)
+        check_filters(request, _LIST_QUERY)
+        return await self._page(_filter_of(request), page_request_of(request), request.allowed)
+
+    async def counts(self, request: ApiRequest) -> StateCounts:
+        """A count ends at 10,000 examined collectors; then `is_exact` is false."""
+        check_filters(request, _FILTERS)
+        return await self._database.read(collectors.count, _filter_of(request), request.allowed)
+
+    async def export(self, request: ApiRequest) -> ApiResponse:
+        """All collectors that match, as CSV with a header row or as a JSON array, sent in parts."""
+        check_filters(request, _EXPORT_QUERY)
+        filters = _filter_of(request)
+        return await export(
+            request, "collectors", CollectorView, lambda page: self._page(filters, page, request.allowed)
+        )
+
+    async def _page(self, filters: CollectorFilter, page: PageRequest, sites: AllowedIds) -> Page[CollectorView]:
+        found, tagged = await self._database.read(_list, filters, page, sites)
+        return Page([self._current_view(each, tagged[each.id]) for each in found.items], found.next)
 
     async def get(self, request: ApiRequest) -> CollectorView:
         await site_scope.check_collector(self._database, request.allowed, request.path_id("device_id"))
@@ -195,14 +238,25 @@ class AdminCollectorRoutes:
 
 
 def _list(
-    conn: Connection, site_id: int | None, page: PageRequest, allowed: AllowedIds
-) -> tuple[list[Collector], dict[int, list[str]]]:
-    found = collectors.list_collectors(conn, site_id, page.after, page.limit + 1, allowed)
-    return found, tags.tags_of_all(conn, "collector", [collector.id for collector in found])
+    conn: Connection, filters: CollectorFilter, page: PageRequest, sites: AllowedIds
+) -> tuple[Page[Collector], dict[int, list[str]]]:
+    found = collectors.list_page(conn, filters, page, sites)
+    return found, tags.tags_of_all(conn, "collector", [collector.id for collector in found.items])
 
 
 def _find(conn: Connection, device_id: int) -> tuple[Collector, list[str]]:
     return collectors.find(conn, device_id), tags.tags_of(conn, "collector", device_id)
+
+
+def _filter_of(request: ApiRequest) -> CollectorFilter:
+    return CollectorFilter(
+        site_id=request.query_int("site_id", 0, 1, INT64_MAX) or None,
+        zone_id=request.query_int("zone_id", 0, 1, INT64_MAX) or None,
+        name=query_prefix(request, "name"),
+        status=query_choice(request, "status", collectors.STATUSES),
+        seen_before_ms=query_moment(request, "seen_before"),
+        seen_after_ms=query_moment(request, "seen_after"),
+    )
 
 
 def add(conn: Connection, trail: AuditTrail, box: SecretBox, body: CollectorBody, actor: str) -> NewCollector:

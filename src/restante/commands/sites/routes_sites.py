@@ -1,4 +1,4 @@
-"""Routes for sites, zones and miners. Administrators change them."""
+"""Routes for sites, zones and miners: add, list, count and export them. routes_inventory.py changes them."""
 
 from typing import Annotated
 
@@ -9,14 +9,25 @@ from restante.commands.audit.audit_trail import AuditTrail
 from restante.commands.body_ids import BodyWithIds, Id, MinerId
 from restante.commands.response_format import RESPONSE_FORMAT
 from restante.commands.sites import miners, site_scope, sites
-from restante.commands.sites.miners import Miner, MinerRequest
+from restante.commands.sites.miners import Miner, MinerFilter, MinerRequest
 from restante.commands.sites.sites import NAME_CHARACTERS_MAX, Site, Zone
 from restante.core.decoding import INT64_MAX
 from restante.database.database import Database
+from restante.database.filtered_list import StateCounts
 from restante.database.paging import Page
 from restante.identity.grants import Area
-from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.paging import (
+    FORMAT,
+    PAGE_QUERY,
+    check_filters,
+    export,
+    export_info,
+    page_request_of,
+    query_choice,
+    query_prefix,
+)
 from restante.web.request import ApiRequest
+from restante.web.response import ApiResponse
 from restante.web.routes import Access, Query, Route, RouteGroup
 
 TAG = "edge sites"
@@ -25,7 +36,14 @@ PATH = "/api/edge/v1/admin"
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
 _ID = {"type": "integer", "minimum": 1, "maximum": INT64_MAX}
 _BY_SITE = (*PAGE_QUERY, Query("site_id", "only items of this site", _ID))
-_BY_ZONE = (*_BY_SITE, Query("zone_id", "only items of this zone", _ID))
+_MINER_FILTERS = (
+    Query("site_id", "only items of this site", _ID),
+    Query("zone_id", "only items of this zone", _ID),
+    Query("name", "only miners whose name begins with this", {"type": "string", "minLength": 1}),
+    Query("status", "only miners with this status", {"type": "string", "enum": list(miners.STATUSES)}),
+)
+_MINER_LIST = (*PAGE_QUERY, *_MINER_FILTERS)
+_MINER_EXPORT = (*_MINER_FILTERS, FORMAT)
 
 
 class SiteBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -87,7 +105,17 @@ class AdminSiteRoutes:
                 status=201,
                 errors=(409,),
             ),
-            group.get("/miners", self.list_miners, Access.read, "List miners", query=_BY_ZONE),
+            group.get("/miners", self.list_miners, Access.read, "List miners", query=_MINER_LIST),
+            group.get("/miners/counts", self.count_miners, Access.read, "Count miners", query=_MINER_FILTERS),
+            group.get(
+                "/miners/export",
+                self.export_miners,
+                Access.read,
+                "Export miners as a file",
+                query=_MINER_EXPORT,
+                responses=(export_info(Miner),),
+            ),
+            group.get("/miners/{miner_id}", self.get_miner, Access.read, "Show a miner"),
         ]
 
     async def add_site(self, request: ApiRequest, body: SiteBody) -> Site:
@@ -117,8 +145,38 @@ class AdminSiteRoutes:
         return await self._database.write(miners.add, self._trail, miner, request.actor)
 
     async def list_miners(self, request: ApiRequest) -> Page[Miner]:
-        site_id, zone_id = _optional_id(request, "site_id"), _optional_id(request, "zone_id")
-        return await self._database.read(miners.list_page, site_id, zone_id, page_request_of(request), request.allowed)
+        check_filters(request, _MINER_LIST)
+        return await self._database.read(
+            miners.list_page, _filter_of(request), page_request_of(request), request.allowed
+        )
+
+    async def count_miners(self, request: ApiRequest) -> StateCounts:
+        """A count ends at 10,000 examined miners; then `is_exact` is false."""
+        check_filters(request, _MINER_FILTERS)
+        return await self._database.read(miners.count, _filter_of(request), request.allowed)
+
+    async def export_miners(self, request: ApiRequest) -> ApiResponse:
+        """All miners that match, as CSV with a header row or as a JSON array, sent in parts."""
+        check_filters(request, _MINER_EXPORT)
+        filters = _filter_of(request)
+        return await export(
+            request,
+            "miners",
+            Miner,
+            lambda page: self._database.read(miners.list_page, filters, page, request.allowed),
+        )
+
+    async def get_miner(self, request: ApiRequest) -> Miner:
+        return await self._database.read(miners.get, request.path_id("miner_id"), request.allowed)
+
+
+def _filter_of(request: ApiRequest) -> MinerFilter:
+    return MinerFilter(
+        site_id=_optional_id(request, "site_id"),
+        zone_id=_optional_id(request, "zone_id"),
+        name=query_prefix(request, "name"),
+        status=query_choice(request, "status", miners.STATUSES),
+    )
 
 
 def _optional_id(request: ApiRequest, name: str) -> int | None:

@@ -1,14 +1,14 @@
 """Sites and their zones. Every site is created with a default zone, which holds everything that names no zone.
 
 Site names are unique among all sites, zone names within their site. Neither can be deleted, because commands and the
-audit trail refer to them.
+audit trail refer to them; inventory.py renames and retires them.
 """
 
 import msgspec
 
 from restante.commands.audit.audit_trail import AuditEntry, AuditTrail
 from restante.core.errors import BadInput, Conflict, NotFound
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso, iso_or_none
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
@@ -25,6 +25,7 @@ class Site(msgspec.Struct, frozen=True):
     name: str
     default_zone_id: int
     created_at: str
+    retired_at: str | None = None
 
 
 class Zone(msgspec.Struct, frozen=True):
@@ -33,6 +34,7 @@ class Zone(msgspec.Struct, frozen=True):
     name: str
     is_default: bool
     created_at: str
+    retired_at: str | None = None
 
 
 def add(conn: Connection, trail: AuditTrail, name: str, actor: str) -> Site:
@@ -74,11 +76,20 @@ def list_zones(conn: Connection, site_id: int | None, page: PageRequest, sites: 
     return page_of(rows, page, "id", _zone)
 
 
+def get_zone(conn: Connection, zone_id: int) -> Zone:
+    row = conn.one(SQL.zone, zone_id=zone_id)
+    if row is None:
+        raise NotFound("there is no such zone")
+    return _zone(row)
+
+
 def require_site(conn: Connection, site_id: int, field: str = "site_id") -> Site:
-    """The site that a request refers to; BadInput if it does not exist."""
+    """The site that a request refers to; BadInput if it does not exist or is retired."""
     row = conn.one(SQL.site, site_id=site_id)
     if row is None:
         raise BadInput(field, "the id of a site")
+    if row["retired_at"] is not None:
+        raise BadInput(field, "the id of a site that is not retired")
     return _site(row)
 
 
@@ -95,8 +106,15 @@ def checked_name(name: str, field: str = "name") -> str:
 
 
 def _site(row: Row) -> Site:
-    return Site(row["id"], row["name"], row["default_zone_id"], iso(row["created_at"]))
+    return Site(row["id"], row["name"], row["default_zone_id"], iso(row["created_at"]), iso_or_none(row["retired_at"]))
 
 
 def _zone(row: Row) -> Zone:
-    return Zone(row["id"], row["site_id"], row["name"], bool(row["is_default"]), iso(row["created_at"]))
+    return Zone(
+        row["id"],
+        row["site_id"],
+        row["name"],
+        bool(row["is_default"]),
+        iso(row["created_at"]),
+        iso_or_none(row["retired_at"]),
+    )

@@ -20,12 +20,13 @@ from restante.commands.telemetry.safety_events import ACTIONS, EVENTS_MAX, Repor
 from restante.commands.telemetry.telemetry_records import RecordError
 from restante.core.decoding import INT64_MAX
 from restante.core.errors import BadInput
-from restante.core.iso_time import iso, parse_iso
+from restante.core.iso_time import iso
 from restante.database.database import Database
+from restante.database.filtered_list import StateCounts
 from restante.database.paging import Page, PageRequest
 from restante.identity.grants import Area
 from restante.web.content_coding import read_batch_body
-from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.paging import PAGE_QUERY, TIME, check_filters, page_request_of, query_moment
 from restante.web.request import ApiRequest
 from restante.web.response import NO_STORE, ApiResponse
 from restante.web.routes import Access, Header, Query, RequestBody, ResponseInfo, Route, RouteGroup
@@ -40,14 +41,13 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "�
 _BYTE_ORDER_MARK = "\ufeff"
 
 _ID = {"type": "integer", "minimum": 1, "maximum": INT64_MAX}
-_TIME = {"type": "string", "format": "date-time"}
 _FILTERS = (
     Query("site_id", "only events of this site", _ID),
     Query("miner_id", "only events of this miner", _ID),
     Query("device_id", "only events that this collector reported", _ID),
     Query("action", "only events with this action", {"type": "string", "enum": list(ACTIONS)}),
-    Query("since", "at this time or later", _TIME),
-    Query("until", "before this time", _TIME),
+    Query("since", "at this time or later", TIME),
+    Query("until", "before this time", TIME),
     Query("miner_known", "only events of miners that are registered at the site, or only others", {"type": "boolean"}),
 )
 _AFTER = {"type": "integer", "minimum": 0, "maximum": INT64_MAX}
@@ -129,6 +129,7 @@ class SafetyRoutes:
             admin.get(
                 "", self.list_page, Access.read, "List safety events, newest first", query=(*_FILTERS, *PAGE_QUERY)
             ),
+            admin.get("/counts", self.counts, Access.read, "Count safety events by action", query=_FILTERS),
             admin.get(
                 "/export",
                 self.export,
@@ -162,13 +163,22 @@ class SafetyRoutes:
         return RESPONSE_FORMAT.success(response, 207 if failed else 200)
 
     async def list_page(self, request: ApiRequest) -> Page[SafetyEvent]:
+        """A page may have fewer items than `limit`, or none, although there is a next one: it examines a bounded number
+        of events."""
+        check_filters(request, (*_FILTERS, *PAGE_QUERY))
         return await self._database.read(
             safety_events.list_page, _filter_of(request), page_request_of(request), request.allowed
         )
 
+    async def counts(self, request: ApiRequest) -> StateCounts:
+        """By action. A count ends at 10,000 examined events, the newest; then `is_exact` is false."""
+        check_filters(request, _FILTERS)
+        return await self._database.read(safety_events.count, _filter_of(request), request.allowed)
+
     async def export(self, request: ApiRequest) -> ApiResponse:
         """CSV with a header row, or JSON like the list. If there are more events than the limit, `next` (for CSV: the
         header X-Next) is the `after` of the next export. A file has at most 8 MiB of events."""
+        check_filters(request, (*_FILTERS, *_EXPORT))
         text = request.query_text("format")
         file_format = "json" if text is None else text
         if file_format not in FORMATS:
@@ -222,12 +232,7 @@ def _filter_of(request: ApiRequest) -> SafetyFilter:
         miner_id=request.query_int("miner_id", 0, 1, INT64_MAX) or None,
         device_id=request.query_int("device_id", 0, 1, INT64_MAX) or None,
         action=action,
-        since_ms=_time_of(request, "since"),
-        until_ms=_time_of(request, "until"),
+        since_ms=query_moment(request, "since"),
+        until_ms=query_moment(request, "until"),
         miner_known=request.query_bool("miner_known"),
     )
-
-
-def _time_of(request: ApiRequest, name: str) -> int | None:
-    text = request.query_text(name)
-    return None if text is None else parse_iso(text, name)

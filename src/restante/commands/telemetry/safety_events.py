@@ -8,7 +8,6 @@ Invariant: an event that a collector sends twice (same collector, miner, action 
 responses count it as processed.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
@@ -21,11 +20,13 @@ from restante.commands.lifecycle.ordering import SITE_LOCK
 from restante.commands.sites import unknown_miners
 from restante.commands.sites.site_scope import site_filter
 from restante.commands.telemetry.telemetry_records import RecordError
-from restante.core.decoding import INT64_MAX, decode_json
+from restante.core.decoding import decode_json
 from restante.core.errors import BadInput, TooLarge
 from restante.core.iso_time import iso_precise, parse_iso
+from restante.database import filtered_list
 from restante.database.connection import Connection, Row
-from restante.database.paging import PAGE_BYTES_MAX, Page, PageRequest, read_page
+from restante.database.filtered_list import PAGE_SCAN, FilteredList, StateCounts, among, between, equal
+from restante.database.paging import PAGE_BYTES_MAX, Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.identity.callers import CollectorCaller
 from restante.identity.grants import ALL_IDS, AllowedIds
@@ -144,24 +145,30 @@ def list_page(
     bytes_max: int = PAGE_BYTES_MAX,
 ) -> Page[SafetyEvent]:
     """A page of the events of the allowed sites, newest first."""
+    return filtered_list.read(conn, filtered(filters, sites), page, _view, bytes_max, scan=max(PAGE_SCAN, page.limit))
+
+
+def count(conn: Connection, filters: SafetyFilter, sites: AllowedIds = ALL_IDS) -> StateCounts:
+    """How many events of the allowed sites match, by action."""
+    return filtered_list.count(conn, filtered(filters, sites), "action", ACTIONS)
+
+
+def filtered(filters: SafetyFilter, sites: AllowedIds) -> FilteredList:
+    """The list of the events that match: those of a site are read from its index."""
     site_id = site_filter(sites, filters.site_id)
-
-    def read(after: int, limit: int) -> Sequence[Row]:
-        return conn.all(
-            SQL.events if site_id is None else SQL.events_of_site,
-            site_id=site_id,
-            sites=sites.as_json(),
-            miner_id=filters.miner_id,
-            device_id=filters.device_id,
-            action=filters.action,
-            since_ms=filters.since_ms or 0,
-            until_ms=INT64_MAX if filters.until_ms is None else filters.until_ms,
-            before=after or INT64_MAX,
-            miner_known=None if filters.miner_known is None else int(filters.miner_known),
-            limit=limit,
-        )
-
-    return read_page(read, page, "id", _view, bytes_max)
+    return FilteredList(
+        "*",
+        "safety_events",
+        indexed=equal("site_id", site_id),
+        rest=(
+            *among("site_id", None if site_id is not None and site_id in sites else sites.as_json()),
+            *equal("miner_id", filters.miner_id),
+            *equal("device_id", filters.device_id),
+            *equal("action", filters.action),
+            *between("ts", filters.since_ms, filters.until_ms),
+            *equal("miner_known", None if filters.miner_known is None else int(filters.miner_known)),
+        ),
+    )
 
 
 def _decode_event(raw: bytes) -> ReportedEvent:

@@ -15,6 +15,7 @@ from restante.commands.lifecycle.creation import CreationOptions
 from restante.commands.lifecycle.creation_requests import CreationBody, CreationRequest
 from restante.commands.lifecycle.listing import CommandDetail, CommandFilter, CommandView
 from restante.commands.sites import miners, sites
+from restante.commands.sites.miners import MinerFilter
 from restante.console.diffs import diff_lines
 from restante.console.forms import Form
 from restante.console.live import COMMANDS
@@ -38,6 +39,8 @@ READ, OPERATE = Needs(Area.commands), Needs(Area.commands, Role.operator)
 APPROVE = Needs(Area.commands, Role.approver)
 WAITING_APPROVAL = State.pending_approval.value
 ATTENTION_ROWS = 100
+# A page examines a bounded number of commands, and may be empty although there are more.
+ATTENTION_PAGES = 5
 CHOICES_MAX = 500
 _PARAM_PREFIX = "param_"
 _COMMAND_ID_CHARACTERS_MAX = 100
@@ -74,6 +77,7 @@ class CommandPages(PageSet):
             topics=(COMMANDS,),
             page=page,
             filters=filters,
+            counts=await request.read(listing.count, replace(filters, status=None), request.allowed),
             states=[state.value for state in State],
             types=list(COMMAND_TYPES),
             address=request.page_link,
@@ -172,10 +176,15 @@ class CommandPages(PageSet):
 
     async def _some(self, request: ConsoleRequest, status: str) -> Sequence[CommandView]:
         """The newest commands in the state, up to a bound: the overview only says that there are some."""
-        page = await request.read(
-            listing.list_page, CommandFilter(status=status), PageRequest(ATTENTION_ROWS, 0), request.allowed
-        )
-        return page.items
+        after = 0
+        for _ in range(ATTENTION_PAGES):
+            page = await request.read(
+                listing.list_page, CommandFilter(status=status), PageRequest(ATTENTION_ROWS, after), request.allowed
+            )
+            if page.items or page.next is None:
+                return page.items
+            after = page.next
+        return []
 
     async def _command_id(self, request: ConsoleRequest) -> str:
         """The command of the path; NotFound if it is outside the person's grants."""
@@ -239,9 +248,14 @@ def _optional_id(request: ConsoleRequest, name: str) -> int | None:
 
 
 def _choices(conn: Connection, allowed: Any = ALL_IDS) -> list[tuple[sites.Site, list[miners.Miner]]]:
-    """The sites and miners that a command can be sent to, up to a bound."""
+    """The sites and miners that a command can be sent to, up to a bound: retired ones get no commands."""
     found = sites.list_page(conn, PageRequest(CHOICES_MAX, 0), allowed).items
-    return [(site, miners.list_page(conn, site.id, None, PageRequest(CHOICES_MAX, 0), allowed).items) for site in found]
+    some = PageRequest(CHOICES_MAX, 0)
+    return [
+        (site, miners.list_page(conn, MinerFilter(site.id, status="active"), some, allowed).items)
+        for site in found
+        if site.retired_at is None
+    ]
 
 
 def _fields(command_type: str, given: dict[str, str], problem: BadInput | None) -> list[FormField]:

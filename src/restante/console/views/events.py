@@ -1,6 +1,7 @@
 """Events: by state, one with its token and whether its signature verifies, publishing, and the signing keys."""
 
 import re
+from dataclasses import replace
 
 import msgspec
 
@@ -66,6 +67,7 @@ class EventPages(PageSet):
             topics=(EVENTS,),
             page=page,
             filters=filters,
+            counts=await request.read(listing.count, replace(filters, status=None), request.allowed),
             statuses=STATUSES,
             address=request.page_link,
             may_publish=request.may(Area.events, Role.operator),

@@ -11,10 +11,10 @@ from restante.core.errors import BadInput, Conflict, NotFound
 from restante.database.errors import DatabaseError
 from restante.database.paging import page_of_items
 from restante.delivery.outbox import outbox
-from restante.delivery.outbox.outbox import OWN_SOURCE, OutboxRow
+from restante.delivery.outbox.outbox import OWN_SOURCE, STATUSES, OutboxRow
 from restante.delivery.outbox.outbox_sources import OutboxSource, find_source
 from restante.identity.grants import Area, Role
-from restante.updates.devices.routes_fleet import STATUSES, OutboxView
+from restante.updates.devices.routes_fleet import OutboxView
 from restante.web.response import ApiResponse
 from restante.web.routes import Route
 

@@ -14,8 +14,8 @@ from restante.commands.lifecycle.listing import CommandFilter, CommandView
 from restante.commands.rules import rules
 from restante.commands.rules.rules import Rule, RuleChange
 from restante.commands.sites import collectors, miners, sites
-from restante.commands.sites.collectors import Collector, SecretBox
-from restante.commands.sites.miners import Miner, MinerRequest
+from restante.commands.sites.collectors import Collector, CollectorFilter, SecretBox
+from restante.commands.sites.miners import Miner, MinerFilter, MinerRequest
 from restante.commands.sites.sites import Site
 from restante.commands.telemetry import safety_events, telemetry
 from restante.commands.telemetry.safety_events import SafetyEvent, SafetyFilter
@@ -25,7 +25,7 @@ from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Needs, Pages, PageSet
 from restante.core.commands.command_states import State
 from restante.core.decoding import DIGITS
-from restante.core.errors import BadInput, NotFound
+from restante.core.errors import BadInput, Conflict, NotFound
 from restante.database.connection import Connection
 from restante.database.paging import PageRequest
 from restante.identity.grants import AllowedIds, Area, Role
@@ -121,6 +121,8 @@ class SitePages(PageSet):
     async def add_collector(self, request: ConsoleRequest) -> ApiResponse:
         """Its token and secret are on the page that follows, once."""
         site = await self._site(request)
+        if site.retired_at is not None:
+            raise Conflict("the site is retired")
         name = request.form.required("name", 200)
         new = await request.write(collectors.create, self._trail, self._box, site.id, None, name, request.actor)
         return await self._page(request, site, new_collector=new)
@@ -206,8 +208,8 @@ class SitePages(PageSet):
             measurements=MEASUREMENTS,
             address=request.page_link,
             new_collector=new_collector,
-            may_administer=is_admin,
-            may_operate=request.may(Area.commands, Role.operator, site.id),
+            may_administer=is_admin and site.retired_at is None,
+            may_operate=site.retired_at is None and request.may(Area.commands, Role.operator, site.id),
         )
 
 
@@ -218,7 +220,8 @@ def path_of(site_id: int) -> str:
 def _summaries(conn: Connection, found: Sequence[Site]) -> list[SiteSummary]:
     summaries = []
     for site in found:
-        own = [each for each in collectors.list_collectors(conn, site.id, 0, COLLECTORS_MAX) if not each.revoked_at]
+        active = CollectorFilter(site.id, status="active")
+        own = collectors.list_page(conn, active, PageRequest(COLLECTORS_MAX, 0)).items
         seen = max((each.last_seen_at for each in own if each.last_seen_at is not None), default=None)
         summaries.append(SiteSummary(site, own, seen))
     return summaries
@@ -226,13 +229,13 @@ def _summaries(conn: Connection, found: Sequence[Site]) -> list[SiteSummary]:
 
 def _detail(conn: Connection, site: Site, window: PageRequest, rates: RateRules, allowed: AllowedIds) -> SiteDetail:
     some = PageRequest(ROWS, 0)
-    page = miners.list_page(conn, site.id, None, window, allowed)
+    page = miners.list_page(conn, MinerFilter(site.id), window, allowed)
     # Both lists are in the order of miner ids: the records of a page of miners begin after the same id.
     records = telemetry.latest_page(conn, site.id, window).items
     windows = read_windows(conn, rates, [(site.id, each) for each in COMMAND_TYPES])
     return SiteDetail(
         site,
-        collectors.list_collectors(conn, site.id, 0, COLLECTORS_MAX, allowed),
+        collectors.list_page(conn, CollectorFilter(site.id), PageRequest(COLLECTORS_MAX, 0), allowed).items,
         page.items,
         page.next,
         {each.miner_id: each for each in records},
@@ -253,8 +256,8 @@ def _in_state(
 
 
 def _silent_collectors(conn: Connection, now_ms: int, allowed: AllowedIds) -> list[Collector]:
-    found = collectors.list_collectors(conn, None, 0, COLLECTORS_MAX, allowed)
-    return [each for each in found if _is_silent(each, now_ms)]
+    found = collectors.list_page(conn, CollectorFilter(status="active"), PageRequest(COLLECTORS_MAX, 0), allowed)
+    return [each for each in found.items if _is_silent(each, now_ms)]
 
 
 def _is_silent(collector: Collector, now_ms: int) -> bool:

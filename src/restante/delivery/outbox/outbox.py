@@ -19,8 +19,11 @@ import msgspec
 
 from restante.core.backoff import Backoff
 from restante.core.errors import RestanteError
+from restante.database import filtered_list
 from restante.database.commit_events import ClusterMessage
 from restante.database.connection import Connection
+from restante.database.filtered_list import Condition, FilteredList, StateCounts, between, equal
+from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.delivery.log.signals import Signal, check_signal
 
@@ -30,6 +33,11 @@ FAILURE_REASON_CHARACTERS_MAX = 255
 SCAN_BATCHES = (3, 30)
 SCAN_ALL = 2**62
 OWN_SOURCE = "server"
+STATUSES = ("PENDING", "DELIVERED", "FAILED")
+_COLUMNS = (
+    "id, device_id, event_kind, payload, status, attempts, next_attempt_at, claimed_by, claimed_at, lock_expires_at,"
+    " failure_reason, created_at, delivered_at"
+)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -218,6 +226,49 @@ def list_rows(
         else conn.all(SQL.list_rows_of_users, **filters, users=users)
     )
     return [OutboxRow(**row, source=source) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """None in a field: any value. `since_ms` <= creation < `until_ms`. `users`: a JSON list, for the server's own
+    outbox: only rows for devices of these users."""
+
+    status: str | None = None
+    device_id: int | None = None
+    event_kind: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    users: str | None = None
+
+
+def list_page(conn: Connection, filters: RowFilter, page: PageRequest, source: str = OWN_SOURCE) -> Page[OutboxRow]:
+    """A page of the rows that match, newest first."""
+    return filtered_list.read(conn, filtered(filters), page, lambda row: OutboxRow(**dict(row), source=source))
+
+
+def count_statuses(conn: Connection, filters: RowFilter) -> StateCounts:
+    """How many rows match, by status."""
+    return filtered_list.count(conn, filtered(filters), "status", STATUSES)
+
+
+def filtered(filters: RowFilter) -> FilteredList:
+    """The list of the rows that match. Pending and failed rows have indexes of their own."""
+    # As literals: only then do the partial indexes serve them.
+    has_index = filters.status in ("PENDING", "FAILED")
+    of_status = (Condition(f"status = '{filters.status}'"),) if has_index else equal("status", filters.status)
+    owned = "SELECT d.id FROM user_devices AS d WHERE d.user_id IN (SELECT value FROM json_each(:users))"
+    return FilteredList(
+        _COLUMNS,
+        "device_update_outbox",
+        indexed=of_status if has_index else (),
+        rest=(
+            *(() if has_index else of_status),
+            *equal("device_id", filters.device_id),
+            *equal("event_kind", filters.event_kind),
+            *between("created_at", filters.since_ms, filters.until_ms),
+            *(() if filters.users is None else (Condition(f"device_id IN ({owned})", {"users": filters.users}),)),
+        ),
+    )
 
 
 def get_row(conn: Connection, row_id: int, source: str = OWN_SOURCE, users: str | None = None) -> OutboxRow | None:

@@ -12,10 +12,21 @@ Invariants:
 import re
 import secrets
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from restante.core.errors import BadInput, Conflict, NotFound
+from restante.database import filtered_list
 from restante.database.connection import Connection, Row
+from restante.database.filtered_list import (
+    Condition,
+    FilteredList,
+    StateCounts,
+    among,
+    begins,
+    between,
+    equal,
+)
+from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.events.clients import client_keys, client_scope
 from restante.events.publishing import event_audit
@@ -30,10 +41,21 @@ SQL = queries_beside(__file__)
 
 AuthMethod = Literal["tls_client_auth", "private_key_jwt", "client_secret_basic"]
 SigningAlg = Literal["PS256", "ES256", "EdDSA", "RS256"]
+ClientState = Literal["active", "suspended", "removed"]
+STATES: tuple[ClientState, ...] = get_args(ClientState)
 
 SECRET_PREFIX = "cs_"  # noqa: S105 — a prefix, not a secret
 CLIENT_ID_LENGTH_MAX = 128
 NAME_LENGTH_MAX = 200
+# Parts of paths beside the clients: no client can have such an id.
+RESERVED_IDS = ("counts", "export")
+_COLUMNS = (
+    "id, client_id, name, token_endpoint_auth_method, secret_hash, jwks, tls_subject_dn, scope, set_signing_alg,"
+    " created_at, suspended_at, last_poll_at, removed_at"
+)
+_STATE = (
+    "CASE WHEN removed_at IS NOT NULL THEN 'removed' WHEN suspended_at IS NOT NULL THEN 'suspended' ELSE 'active' END"
+)
 _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]*")
 
 
@@ -79,6 +101,13 @@ class EventClient:
     created_at: int
     suspended_at: int | None
     last_poll_at: int | None
+    removed_at: int | None = None
+
+    @property
+    def status(self) -> ClientState:
+        if self.removed_at is not None:
+            return "removed"
+        return "active" if self.suspended_at is None else "suspended"
 
     @property
     def scopes(self) -> frozenset[str]:
@@ -126,9 +155,48 @@ def find_for_update(conn: Connection, client_id: str) -> EventClient | None:
     return None if row is None else _client(row)
 
 
-def list_after(conn: Connection, after: int, limit: int, allowed: AllowedIds = ALL_IDS) -> list[EventClient]:
-    clients = client_scope.row_ids(conn, allowed)
-    return [_client(row) for row in conn.all(SQL.clients, after=after, clients=clients, limit=limit)]
+@dataclass(frozen=True, slots=True)
+class ClientFilter:
+    """None in a field: any value. `name`: the beginning of the name. `polled_before_ms`: no poll since, or none."""
+
+    name: str | None = None
+    status: str | None = None
+    method: str | None = None
+    scope: str | None = None
+    polled_before_ms: int | None = None
+    polled_after_ms: int | None = None
+
+
+def list_page(
+    conn: Connection, filters: ClientFilter, page: PageRequest, allowed: AllowedIds = ALL_IDS
+) -> Page[EventClient]:
+    """A page of the allowed clients that match, in the order of registration."""
+    return filtered_list.read(conn, filtered(conn, filters, allowed), page, _client)
+
+
+def count_states(conn: Connection, filters: ClientFilter, allowed: AllowedIds = ALL_IDS) -> StateCounts:
+    """How many of the allowed clients match, in each state."""
+    return filtered_list.count(conn, filtered(conn, filters, allowed), _STATE, STATES)
+
+
+def filtered(conn: Connection, filters: ClientFilter, allowed: AllowedIds) -> FilteredList:
+    before = filters.polled_before_ms
+    # The scopes of a client are words with spaces between them.
+    scope = "(' ' || scope || ' ') LIKE '% ' || CAST(:scope AS TEXT) || ' %'"
+    return FilteredList(
+        _COLUMNS,
+        "event_clients",
+        is_descending=False,
+        rest=(
+            *among("id", client_scope.row_ids(conn, allowed)),
+            *begins("name", filters.name),
+            *equal(f"({_STATE})", filters.status, "status"),
+            *equal("token_endpoint_auth_method", filters.method, "method"),
+            *(() if filters.scope is None else (Condition(scope, {"scope": filters.scope}),)),
+            *between("last_poll_at", filters.polled_after_ms, None),
+            *(() if before is None else (Condition("COALESCE(last_poll_at, 0) < :before", {"before": before}),)),
+        ),
+    )
 
 
 def count(conn: Connection) -> int:
@@ -141,7 +209,7 @@ def rotate(conn: Connection, client_id: str, jwks: Any, subject_dn: str | None, 
 
     Public keys of a client that does not authenticate with them stay unless others are given.
     """
-    client = _get_for_update(conn, client_id)
+    client = get_for_update(conn, client_id)
     before = client.credentials
     if before.method == "tls_client_auth" and jwks is not None and subject_dn is None:
         subject_dn = before.subject_dn
@@ -155,24 +223,24 @@ def rotate(conn: Connection, client_id: str, jwks: Any, subject_dn: str | None, 
         jwks=credentials.jwks,
         subject_dn=credentials.subject_dn,
     )
-    ended = _end_access(conn, client.id)
+    ended = end_access(conn, client.id)
     event_audit.record(conn, actor, "client.rotated", client_id, _audit_detail(credentials, tokens_ended=ended))
     return RegisteredClient(client_id, secret)
 
 
 def suspend(conn: Connection, client_id: str, actor: str) -> EventClient:
     """Refuse all requests of the client and keep its events. Suspending it again changes nothing."""
-    client = _get_for_update(conn, client_id)
+    client = get_for_update(conn, client_id)
     if client.suspended_at is None:
         conn.run(SQL.set_suspended_at, id=client.id, suspended_at=conn.now_ms)
-        ended = _end_access(conn, client.id)
+        ended = end_access(conn, client.id)
         event_audit.record(conn, actor, "client.suspended", client_id, {"tokens_ended": ended})
     return get(conn, client_id)
 
 
 def resume(conn: Connection, client_id: str, actor: str) -> EventClient:
     """End the suspension of a client; it needs a new access token."""
-    client = _get_for_update(conn, client_id)
+    client = get_for_update(conn, client_id)
     if client.suspended_at is not None:
         conn.run(SQL.set_suspended_at, id=client.id, suspended_at=None)
         event_audit.record(conn, actor, "client.resumed", client_id, {})
@@ -222,6 +290,8 @@ def _check_client_id(client_id: str | None) -> str:
     if not is_client_id(client_id):
         expected = f"1 to {CLIENT_ID_LENGTH_MAX} letters, digits or any of . _ ~ -, the first a letter or digit"
         raise BadInput("client_id", expected)
+    if client_id in RESERVED_IDS:
+        raise BadInput("client_id", f"another id than {' or '.join(RESERVED_IDS)}")
     return client_id
 
 
@@ -239,14 +309,16 @@ def _check_subject(tls_subject_dn: str | None) -> str:
     return tls_subject_dn or ""
 
 
-def _get_for_update(conn: Connection, client_id: str) -> EventClient:
+def get_for_update(conn: Connection, client_id: str) -> EventClient:
     client = find_for_update(conn, client_id)
     if client is None:
         raise NotFound("there is no such client")
+    if client.removed_at is not None:
+        raise Conflict("the client was removed")
     return client
 
 
-def _end_access(conn: Connection, client: int) -> int:
+def end_access(conn: Connection, client: int) -> int:
     """End all access tokens of the client; return their number."""
     ended = client_tokens.end_all(conn, client)
     revocation_counter.increment(conn)
@@ -277,4 +349,5 @@ def _client(row: Row) -> EventClient:
         row["created_at"],
         row["suspended_at"],
         row["last_poll_at"],
+        row["removed_at"],
     )

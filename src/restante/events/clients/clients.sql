@@ -9,28 +9,20 @@ RETURNING id
 -- name: client
 -- One client, by its client_id.
 SELECT id, client_id, name, token_endpoint_auth_method, secret_hash, jwks, tls_subject_dn, scope, set_signing_alg,
-       created_at, suspended_at, last_poll_at
+       created_at, suspended_at, last_poll_at, removed_at
 FROM event_clients WHERE client_id = :client_id
 
 -- name: client_for_update
 -- One client, for a decision: no token may be issued beside a change that ends all tokens.
 SELECT id, client_id, name, token_endpoint_auth_method, secret_hash, jwks, tls_subject_dn, scope, set_signing_alg,
-       created_at, suspended_at, last_poll_at
+       created_at, suspended_at, last_poll_at, removed_at
 FROM event_clients WHERE client_id = :client_id
 
 -- name: client_for_update@postgres
 -- FOR UPDATE: a concurrent writer waits and then sees this change.
 SELECT id, client_id, name, token_endpoint_auth_method, secret_hash, jwks, tls_subject_dn, scope, set_signing_alg,
-       created_at, suspended_at, last_poll_at
+       created_at, suspended_at, last_poll_at, removed_at
 FROM event_clients WHERE client_id = :client_id FOR UPDATE
-
--- name: clients
--- A page of clients, in the order of registration.
-SELECT id, client_id, name, token_endpoint_auth_method, secret_hash, jwks, tls_subject_dn, scope, set_signing_alg,
-       created_at, suspended_at, last_poll_at
-FROM event_clients WHERE id > :after
-    AND (CAST(:clients AS TEXT) IS NULL OR id IN (SELECT value FROM json_each(:clients)))
-ORDER BY id LIMIT :limit
 
 -- name: count_clients
 -- The number of clients.

@@ -4,7 +4,7 @@ A client secret is shown once, in the response to the request that creates it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import Meta
@@ -13,10 +13,19 @@ from restante.core.errors import BadInput
 from restante.core.iso_time import iso, iso_or_none, iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.paging import Page, PageRequest, page_of_items
-from restante.events.clients import client_keys, client_scope, clients, refusals
+from restante.database.filtered_list import StateCounts
+from restante.database.paging import Page, PageRequest
+from restante.events.clients import client_keys, client_scope, clients, refusals, removal
 from restante.events.clients.access import AccessOptions
-from restante.events.clients.clients import AuthMethod, ClientRegistration, EventClient, RegisteredClient, SigningAlg
+from restante.events.clients.clients import (
+    AuthMethod,
+    ClientFilter,
+    ClientRegistration,
+    ClientState,
+    EventClient,
+    RegisteredClient,
+    SigningAlg,
+)
 from restante.events.clients.refusals import RefusalSummary
 from restante.events.publishing import event_audit
 from restante.events.publishing.event_audit import AuditedAction
@@ -24,8 +33,20 @@ from restante.events.response_format import RESPONSE_FORMAT
 from restante.identity import tags
 from restante.identity.clients.scopes import SCOPES
 from restante.identity.grants import AllowedIds, Area
-from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.paging import (
+    FORMAT,
+    PAGE_QUERY,
+    TIME,
+    check_filters,
+    export,
+    export_info,
+    page_request_of,
+    query_choice,
+    query_moment,
+    query_prefix,
+)
 from restante.web.request import ApiRequest
+from restante.web.response import ApiResponse
 from restante.web.routes import Access, Query, Route, RouteGroup
 
 TAG = "event clients"
@@ -33,6 +54,20 @@ PATH = "/admin/clients"
 AUDIT_PATH = "/admin/events/audit"
 
 _BY_CLIENT = (*PAGE_QUERY, Query("client_id", "only actions on this client", {"type": "string"}))
+_FILTERS = (
+    Query("name", "only clients whose name begins with this", {"type": "string", "minLength": 1}),
+    Query("status", "only clients with this status", {"type": "string", "enum": list(clients.STATES)}),
+    Query(
+        "token_endpoint_auth_method",
+        "only clients that authenticate like this",
+        {"type": "string", "enum": list(get_args(AuthMethod))},
+    ),
+    Query("scope", "only clients that have this scope", {"type": "string", "enum": list(SCOPES)}),
+    Query("polled_before", "only clients that have not polled since this time, or for this long", TIME),
+    Query("polled_after", "only clients that have polled since this time, or within this long", TIME),
+)
+_LIST_QUERY = (*PAGE_QUERY, *_FILTERS)
+_EXPORT_QUERY = (*_FILTERS, FORMAT)
 _EXAMPLE = {
     "name": "Example TPP",
     "token_endpoint_auth_method": "tls_client_auth",
@@ -72,7 +107,7 @@ class ClientView(msgspec.Struct, frozen=True):
     id: int
     client_id: str
     name: str
-    status: Literal["active", "suspended"]
+    status: ClientState
     token_endpoint_auth_method: AuthMethod
     kids: list[str]
     tls_client_auth_subject_dn: str | None
@@ -81,6 +116,7 @@ class ClientView(msgspec.Struct, frozen=True):
     created_at: str
     suspended_at: str | None
     last_poll_at: str | None
+    removed_at: str | None = None
     tags: list[str] = msgspec.field(default_factory=list)
 
 
@@ -127,7 +163,16 @@ class AdminClientRoutes:
             group.post(
                 PATH, self.add, administer, "Register a client", status=201, errors=(409,), examples=(_EXAMPLE,)
             ),
-            group.get(PATH, self.list_page, Access.read, "List clients", query=PAGE_QUERY),
+            group.get(PATH, self.list_page, Access.read, "List clients", query=_LIST_QUERY),
+            group.get(PATH + "/counts", self.counts, Access.read, "Count clients by status", query=_FILTERS),
+            group.get(
+                PATH + "/export",
+                self.export,
+                Access.read,
+                "Export clients as a file",
+                query=_EXPORT_QUERY,
+                responses=(export_info(ClientView),),
+            ),
             group.get(one, self.get, Access.read, "Show a client"),
             group.post(
                 one + "/rotate",
@@ -136,10 +181,12 @@ class AdminClientRoutes:
                 "Replace a client's secret, keys or subject",
                 body_optional=True,
                 examples=({},),
+                errors=(409,),
             ),
-            group.post(one + "/suspend", self.suspend, administer, "Suspend a client"),
-            group.post(one + "/resume", self.resume, administer, "Resume a suspended client"),
+            group.post(one + "/suspend", self.suspend, administer, "Suspend a client", errors=(409,)),
+            group.post(one + "/resume", self.resume, administer, "Resume a suspended client", errors=(409,)),
             group.get(one + "/refusals", self.refusals, Access.read, "Why the token endpoint refused a client"),
+            group.delete(one, self.remove, administer, "Remove a client"),
             group.get(AUDIT_PATH, self.audit, Access.read, "List what operators did, newest first", query=_BY_CLIENT),
         ]
 
@@ -153,10 +200,23 @@ class AdminClientRoutes:
         return registered_view(registered)
 
     async def list_page(self, request: ApiRequest) -> Page[ClientView]:
-        window = page_request_of(request)
-        found, tagged = await self._database.read(_list, window, request.allowed)
-        shown = [self._current_view(each, tagged[each.id]) for each in found]
-        return page_of_items(shown, window, lambda each: each.id)
+        check_filters(request, _LIST_QUERY)
+        return await self._page(_filter_of(request), page_request_of(request), request.allowed)
+
+    async def counts(self, request: ApiRequest) -> StateCounts:
+        """A count ends at 10,000 examined clients; then `is_exact` is false."""
+        check_filters(request, _FILTERS)
+        return await self._database.read(clients.count_states, _filter_of(request), request.allowed)
+
+    async def export(self, request: ApiRequest) -> ApiResponse:
+        """All clients that match, as CSV with a header row or as a JSON array, sent in parts."""
+        check_filters(request, _EXPORT_QUERY)
+        filters = _filter_of(request)
+        return await export(request, "clients", ClientView, lambda page: self._page(filters, page, request.allowed))
+
+    async def _page(self, filters: ClientFilter, page: PageRequest, allowed: AllowedIds) -> Page[ClientView]:
+        found, tagged = await self._database.read(_list, filters, page, allowed)
+        return Page([self._current_view(each, tagged[each.id]) for each in found.items], found.next)
 
     async def get(self, request: ApiRequest) -> ClientView:
         client, own_tags = await self._database.read(_get, _client_id_of(request))
@@ -184,6 +244,11 @@ class AdminClientRoutes:
         """For each reason the last refusal, with more details than the client was told."""
         return RefusalSummaryList(await self._database.read(refusals.last_refusals, _client_id_of(request)))
 
+    async def remove(self, request: ApiRequest) -> ClientView:
+        """All access ends at once, undelivered events are dropped, and nothing is published to the client any more. Its
+        events and audit rows stay, and its client_id is not free again. Removing is final."""
+        return client_view(await self._database.write(removal.remove, _client_id_of(request), request.actor))
+
     async def audit(self, request: ApiRequest) -> Page[AuditedActionView]:
         """`next` is the `after` of the next, older page."""
         client_id = request.query_text("client_id")
@@ -193,14 +258,27 @@ class AdminClientRoutes:
         return Page([action_view(each) for each in page.items], page.next)
 
 
-def _list(conn: Connection, window: PageRequest, allowed: AllowedIds) -> tuple[list[EventClient], dict[int, list[str]]]:
-    found = clients.list_after(conn, window.after, window.limit + 1, allowed)
-    return found, tags.tags_of_all(conn, "client", [client.id for client in found])
+def _list(
+    conn: Connection, filters: ClientFilter, page: PageRequest, allowed: AllowedIds
+) -> tuple[Page[EventClient], dict[int, list[str]]]:
+    found = clients.list_page(conn, filters, page, allowed)
+    return found, tags.tags_of_all(conn, "client", [client.id for client in found.items])
 
 
 def _get(conn: Connection, client_id: str) -> tuple[EventClient, list[str]]:
     client = clients.get(conn, client_id)
     return client, tags.tags_of(conn, "client", client.id)
+
+
+def _filter_of(request: ApiRequest) -> ClientFilter:
+    return ClientFilter(
+        name=query_prefix(request, "name"),
+        status=query_choice(request, "status", clients.STATES),
+        method=query_choice(request, "token_endpoint_auth_method", get_args(AuthMethod)),
+        scope=query_choice(request, "scope", SCOPES),
+        polled_before_ms=query_moment(request, "polled_before"),
+        polled_after_ms=query_moment(request, "polled_after"),
+    )
 
 
 def _client_id_of(request: ApiRequest) -> str:
@@ -236,7 +314,7 @@ def client_view(client: EventClient) -> ClientView:
         id=client.id,
         client_id=client.client_id,
         name=client.name,
-        status="active" if client.suspended_at is None else "suspended",
+        status=client.status,
         token_endpoint_auth_method=client.credentials.method,
         kids=client_keys.kids(client.credentials.jwks),
         tls_client_auth_subject_dn=client.credentials.subject_dn,
@@ -245,6 +323,7 @@ def client_view(client: EventClient) -> ClientView:
         created_at=iso(client.created_at),
         suspended_at=iso_or_none(client.suspended_at),
         last_poll_at=iso_or_none(client.last_poll_at),
+        removed_at=iso_or_none(client.removed_at),
     )
 
 

@@ -8,11 +8,12 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from restante.core.decoding import INT64_MAX
 from restante.core.errors import NotFound
 from restante.core.iso_time import iso, iso_or_none
+from restante.database import filtered_list
 from restante.database.connection import Connection, Row
-from restante.database.paging import Page, PageRequest, page_of
+from restante.database.filtered_list import Condition, FilteredList, StateCounts, among, between, equal
+from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.events.clients import client_scope
 from restante.events.inbox import inbox
@@ -23,6 +24,7 @@ SQL = queries_beside(__file__)
 
 EventStatus = Literal["unsigned", "ready", "acknowledged", "errored", "dropped"]
 STATUSES: tuple[str, ...] = get_args(EventStatus)
+_COLUMNS = "i.*, c.client_id"
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,34 +54,71 @@ class EventDetail(EventView, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """A field that is None does not filter."""
+    """A field that is None does not filter. `since_ms` <= publication < `until_ms`."""
 
     client_id: str | None = None
     status: str | None = None
     txn: str | None = None
+    profile: str | None = None
+    err: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
 
 
 def list_page(
     conn: Connection, filters: EventFilter, window: PageRequest, allowed: AllowedIds = ALL_IDS
 ) -> Page[EventView]:
     """A page of the events of one client, or of all allowed ones."""
-    before = window.after or INT64_MAX
-    bound = {"status": filters.status, "txn": filters.txn, "limit": window.limit + 1}
+    return filtered_list.read(conn, filtered(conn, filters, allowed), window, view)
+
+
+def count(conn: Connection, filters: EventFilter, allowed: AllowedIds = ALL_IDS) -> StateCounts:
+    """How many events of the allowed clients match, in each state."""
+    return filtered_list.count(conn, filtered(conn, filters, allowed), "i.status", STATUSES)
+
+
+def filtered(conn: Connection, filters: EventFilter, allowed: AllowedIds) -> FilteredList:
+    """The list of the events that match.
+
+    A client's open and errored events have indexes of their own. Its other events are found by their texts, which are
+    adjacent, so that other clients' rows are not read. Otherwise all events are read, newest first.
+    """
+    rest = (
+        *equal("i.txn", filters.txn),
+        *equal("i.profile", filters.profile),
+        *equal("i.err", filters.err),
+        *between("i.created_at", filters.since_ms, filters.until_ms),
+    )
+    of_status = equal("i.status", filters.status)
     if filters.client_id is None:
-        clients = client_scope.row_ids(conn, allowed)
-        return page_of(conn.all(SQL.events, before=before, clients=clients, **bound), window, "id", view)
+        clients = among("i.client", client_scope.row_ids(conn, allowed))
+        return _inbox((), (*clients, *of_status, *rest))
     check_client(allowed, filters.client_id)
     client = client_row_id(conn, filters.client_id)
+    of_client = equal("i.client", client)
     match filters.status:
         case "errored":
-            rows = conn.all(SQL.errored_of_client, client=client, before=before, **bound)
+            return _inbox((*of_client, Condition("i.status = 'errored'")), rest)
         case "unsigned" | "ready":
-            rows = conn.all(SQL.open_of_client, client=client, before=before, **bound)
-        case _:
-            first, end = inbox.place_of(client, 0), inbox.place_of(client + 1, 0)
-            place = min(first + min(before, end), end)
-            rows = conn.all(SQL.events_of_client, client=client, first=first, before=place, **bound)
-    return page_of(rows, window, "id", view)
+            return _inbox((*of_client, Condition("i.status IN ('unsigned', 'ready')")), (*of_status, *rest))
+    # The place of a text is the first place of the client and the id of the event.
+    first, end = inbox.place_of(client, 0), inbox.place_of(client + 1, 0)
+    of_places = Condition("t.place > :first AND t.place < :last", {"first": first, "last": end})
+    return FilteredList(
+        _COLUMNS,
+        "event_texts AS t JOIN event_inbox AS i ON i.id = t.place - CAST(:first AS BIGINT)"
+        " JOIN event_clients AS c ON c.id = i.client",
+        "t.place",
+        offset=first,
+        indexed=(of_places,),
+        rest=(*of_status, *rest),
+        index_source="event_texts AS t",
+    )
+
+
+def _inbox(indexed: tuple[Condition, ...], rest: tuple[Condition, ...]) -> FilteredList:
+    source = "event_inbox AS i JOIN event_clients AS c ON c.id = i.client"
+    return FilteredList(_COLUMNS, source, "i.id", indexed=indexed, rest=rest, index_source="event_inbox AS i")
 
 
 def show(conn: Connection, jti: str, allowed: AllowedIds = ALL_IDS) -> EventDetail:

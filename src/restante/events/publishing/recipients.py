@@ -5,6 +5,7 @@
     a Shared Signals stream    the types it requested, if it follows the subject, each in its own token
     a disabled stream          nothing
     a suspended client         the same as before: its events are kept until an operator resumes it
+    a removed client           nothing, as if it did not exist
 
 A client with a stream receives events in the Shared Signals form only. An event without a `sub` goes to Shared Signals
 receivers only.

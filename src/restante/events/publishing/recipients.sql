@@ -5,7 +5,7 @@ SELECT c.id AS client, c.client_id, s.event_types,
 FROM event_clients c
 LEFT JOIN event_subscriptions s ON s.client = c.id
 LEFT JOIN event_streams t ON t.client = c.id
-WHERE c.client_id IN (SELECT value FROM json_each(:client_ids))
+WHERE c.client_id IN (SELECT value FROM json_each(:client_ids)) AND c.removed_at IS NULL
 
 -- name: some@postgres
 -- LATERAL makes PostgreSQL look up each client by its client_id, however long it believes the list is.
@@ -17,7 +17,7 @@ CROSS JOIN LATERAL (
     FROM event_clients c
     LEFT JOIN event_subscriptions s ON s.client = c.id
     LEFT JOIN event_streams t ON t.client = c.id
-    WHERE c.client_id = value LIMIT 1) AS found
+    WHERE c.client_id = value AND c.removed_at IS NULL LIMIT 1) AS found
 
 -- name: every
 -- Every client, with its subscription and stream.
@@ -26,6 +26,7 @@ SELECT c.id AS client, c.client_id, s.event_types,
 FROM event_clients c
 LEFT JOIN event_subscriptions s ON s.client = c.id
 LEFT JOIN event_streams t ON t.client = c.id
+WHERE c.removed_at IS NULL
 ORDER BY c.id
 
 -- name: followers

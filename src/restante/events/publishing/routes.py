@@ -1,11 +1,11 @@
 """Operator routes for events: publish, list and show them, read client status, resolve errored events, bulk actions."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
-from restante.core.errors import BadInput
 from restante.database.database import Database
+from restante.database.filtered_list import StateCounts
 from restante.database.paging import Page
 from restante.events.bulk.event_actions import EventBulkFilter, event_job_actions
 from restante.events.publishing import client_status, errored_events, listing
@@ -14,25 +14,42 @@ from restante.events.publishing.errored_events import Resolution
 from restante.events.publishing.listing import STATUSES, EventDetail, EventFilter, EventView
 from restante.events.publishing.publish_requests import PUBLISHING, PublishBody, PublishRequest, PublishResponse
 from restante.events.publishing.publishing import Publisher
+from restante.events.push.receivers import Profile
 from restante.events.response_format import RESPONSE_FORMAT
 from restante.identity.callers import ApiKeyCaller
 from restante.identity.grants import Area
 from restante.web import idempotency
 from restante.web.bulk.bulk_requests import BulkHandler, BulkRequest, bulk_options
-from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.paging import (
+    FORMAT,
+    PAGE_QUERY,
+    TIME,
+    check_filters,
+    export,
+    export_info,
+    page_request_of,
+    query_choice,
+    query_moment,
+)
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse
 from restante.web.routes import Access, Query, ResponseInfo, Route, RouteGroup, RouteOptions
 
 TAG = "events"
 PATH = "/admin/events"
+PROFILES: tuple[str, ...] = get_args(Profile)
 
-_LIST_QUERY = (
-    *PAGE_QUERY,
+_FILTERS = (
     Query("client_id", "only events for this client", {"type": "string"}),
     Query("status", "only events in this state", {"type": "string", "enum": list(STATUSES)}),
     Query("txn", "only events of this transaction", {"type": "string"}),
+    Query("profile", "only events of this profile", {"type": "string", "enum": list(PROFILES)}),
+    Query("err", "only events that the client reported with this error", {"type": "string"}),
+    Query("since", "published at this time or later, or within this long", TIME),
+    Query("until", "published before this time, or longer ago than this", TIME),
 )
+_LIST_QUERY = (*PAGE_QUERY, *_FILTERS)
+_EXPORT_QUERY = (*_FILTERS, FORMAT)
 _EXAMPLE = {
     "client_id": "my-client",
     "sub": "https://bank.example/accounts/1",
@@ -78,6 +95,16 @@ class AdminEventRoutes:
                 "/bulk", self.bulk, Access.operate, "Act on all events that match", **bulk_options(_RELEASE, _REDELIVER)
             ),
             group.get("", self.list_page, Access.read, "List events", query=_LIST_QUERY, errors=(404,)),
+            group.get("/counts", self.counts, Access.read, "Count events by status", query=_FILTERS, errors=(404,)),
+            group.get(
+                "/export",
+                self.export,
+                Access.read,
+                "Export events as a file, newest first",
+                query=_EXPORT_QUERY,
+                responses=(export_info(EventView),),
+                errors=(404,),
+            ),
             group.get(one, self.show, Access.read, "Show an event, its token claims and its deliveries", errors=(404,)),
             group.post(one + "/release", self.release, Access.operate, "Release an errored event", **errored),
             group.post(one + "/drop", self.drop, Access.operate, "Drop an errored event", **errored),
@@ -118,9 +145,27 @@ class AdminEventRoutes:
         return await self._bulk.handle(request, body.action, body.filter, body)
 
     async def list_page(self, request: ApiRequest) -> Page[EventView]:
-        """List events, newest first."""
+        """List events, newest first. A page may have fewer items than `limit`, or none, although there is a next one:
+        it examines a bounded number of events."""
+        check_filters(request, _LIST_QUERY)
         return await self._database.read(
             listing.list_page, _filter_of(request), page_request_of(request), request.allowed
+        )
+
+    async def counts(self, request: ApiRequest) -> StateCounts:
+        """A count ends at 10,000 examined events, the newest; then `is_exact` is false."""
+        check_filters(request, _FILTERS)
+        return await self._database.read(listing.count, _filter_of(request), request.allowed)
+
+    async def export(self, request: ApiRequest) -> ApiResponse:
+        """All events that match, without their tokens, as CSV with a header row or as a JSON array, sent in parts."""
+        check_filters(request, _EXPORT_QUERY)
+        filters = _filter_of(request)
+        return await export(
+            request,
+            "events",
+            EventView,
+            lambda page: self._database.read(listing.list_page, filters, page, request.allowed),
         )
 
     async def show(self, request: ApiRequest) -> EventDetail:
@@ -169,7 +214,12 @@ def _client_id_of(request: ApiRequest) -> str:
 
 
 def _filter_of(request: ApiRequest) -> EventFilter:
-    status = request.query_text("status")
-    if status is not None and status not in STATUSES:
-        raise BadInput("status", f"one of {', '.join(STATUSES)}")
-    return EventFilter(request.query_text("client_id"), status, request.query_text("txn"))
+    return EventFilter(
+        client_id=request.query_text("client_id"),
+        status=query_choice(request, "status", STATUSES),
+        txn=request.query_text("txn"),
+        profile=query_choice(request, "profile", PROFILES),
+        err=request.query_text("err"),
+        since_ms=query_moment(request, "since"),
+        until_ms=query_moment(request, "until"),
+    )

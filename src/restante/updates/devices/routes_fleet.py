@@ -7,12 +7,13 @@ import msgspec
 from msgspec import Meta
 
 from restante.core.decoding import INT64_MAX
-from restante.core.errors import BadInput, Conflict, NotFound
+from restante.core.errors import Conflict, NotFound
 from restante.database.database import Database
 from restante.database.errors import DatabaseError
-from restante.database.paging import Page, page_of_items
+from restante.database.filtered_list import StateCounts
+from restante.database.paging import Page
 from restante.delivery.outbox import outbox
-from restante.delivery.outbox.outbox import OWN_SOURCE, OutboxRow
+from restante.delivery.outbox.outbox import OWN_SOURCE, STATUSES, OutboxRow, RowFilter
 from restante.delivery.outbox.outbox_sources import OutboxSource, find_source
 from restante.identity.grants import Area
 from restante.updates.bulk.outbox_actions import OutboxFilter, outbox_actions
@@ -20,17 +21,36 @@ from restante.updates.polling import poll_boost
 from restante.updates.polling.poll_boost import BOOST_SECONDS_MAX, INTERVAL_SECONDS, INTERVAL_SECONDS_MAX, PollBoost
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.bulk.bulk_requests import BulkHandler, BulkRequest, bulk_options
-from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.paging import (
+    FORMAT,
+    PAGE_QUERY,
+    TIME,
+    check_filters,
+    export,
+    export_info,
+    page_request_of,
+    query_choice,
+    query_moment,
+)
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse
 from restante.web.routes import Access, Query, Route, RouteGroup
 
-STATUSES = ("PENDING", "DELIVERED", "FAILED")
 TAG = "fleet"
 _STATUS = Query("status", "only rows with this status", {"type": "string", "enum": list(STATUSES)})
 _DEVICE = Query("device_id", "only rows for this device", {"type": "integer", "minimum": 1, "maximum": INT64_MAX})
 
 _SOURCE = Query("source", "the name of the outbox; default: the server's own", {"type": "string"})
+_FILTERS = (
+    _STATUS,
+    _DEVICE,
+    Query("event_kind", "only rows of this kind", {"type": "string"}),
+    Query("since", "added at this time or later, or within this long", TIME),
+    Query("until", "added before this time, or longer ago than this", TIME),
+    _SOURCE,
+)
+_LIST_QUERY = (*PAGE_QUERY, *_FILTERS)
+_EXPORT_QUERY = (*_FILTERS, FORMAT)
 
 
 class PollBoostRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -76,14 +96,30 @@ class FleetRoutes:
 
     def routes(self) -> list[Route]:
         group = RouteGroup(TAG, RESPONSE_FORMAT, area=Area.updates)
-        filters = (*PAGE_QUERY, _STATUS, _DEVICE, _SOURCE)
         return [
             group.get(
                 "/apiv1/outbox",
                 self.rows,
                 Access.fleet_read,
                 "List outbox rows, newest first",
-                query=filters,
+                query=_LIST_QUERY,
+                errors=(404,),
+            ),
+            group.get(
+                "/apiv1/outbox/counts",
+                self.row_counts,
+                Access.fleet_read,
+                "Count outbox rows by status",
+                query=_FILTERS,
+                errors=(404,),
+            ),
+            group.get(
+                "/apiv1/outbox/export",
+                self.export_rows,
+                Access.fleet_read,
+                "Export outbox rows as a file, newest first",
+                query=_EXPORT_QUERY,
+                responses=(export_info(OutboxRow),),
                 errors=(404,),
             ),
             group.get("/apiv1/outboxes", self.outboxes, Access.fleet_read, "List the outboxes and their state"),
@@ -130,22 +166,27 @@ class FleetRoutes:
         return OutboxList([await self._outbox_view(source, users) for source in self._open_sources(request).values()])
 
     async def rows(self, request: ApiRequest) -> Page[OutboxRow]:
-        source = self._source(request)
-        window = page_request_of(request)
-        status = request.query_text("status")
-        if status is not None and status not in STATUSES:
-            raise BadInput("status", f"one of {', '.join(STATUSES)}")
-        device_id = request.query_int("device_id", 0, 1, INT64_MAX) or None
-        found = await source.database.read(
-            outbox.list_rows,
-            status,
-            device_id,
-            window.limit + 1,
-            window.after,
-            source.name,
-            request.allowed.as_json(),
+        """A page may have fewer items than `limit`, or none, although there is a next one: it examines a bounded number
+        of rows."""
+        check_filters(request, _LIST_QUERY)
+        source, filters = self._source(request), _filter_of(request)
+        return await source.database.read(outbox.list_page, filters, page_request_of(request), source.name)
+
+    async def row_counts(self, request: ApiRequest) -> StateCounts:
+        """A count ends at 10,000 examined rows, the newest; then `is_exact` is false."""
+        check_filters(request, _FILTERS)
+        return await self._source(request).database.read(outbox.count_statuses, _filter_of(request))
+
+    async def export_rows(self, request: ApiRequest) -> ApiResponse:
+        """All rows that match, as CSV with a header row or as a JSON array, sent in parts."""
+        check_filters(request, _EXPORT_QUERY)
+        source, filters = self._source(request), _filter_of(request)
+        return await export(
+            request,
+            "outbox",
+            OutboxRow,
+            lambda page: source.database.read(outbox.list_page, filters, page, source.name),
         )
-        return page_of_items(found, window, lambda row: row.id)
 
     async def row(self, request: ApiRequest) -> OutboxRow:
         source = self._source(request)
@@ -200,6 +241,17 @@ class FleetRoutes:
     async def stop_poll_boost(self, request: ApiRequest) -> None:
         request.require_all("a poll boost concerns all devices")
         await self._database.write(poll_boost.stop)
+
+
+def _filter_of(request: ApiRequest) -> RowFilter:
+    return RowFilter(
+        status=query_choice(request, "status", STATUSES),
+        device_id=request.query_int("device_id", 0, 1, INT64_MAX) or None,
+        event_kind=request.query_text("event_kind"),
+        since_ms=query_moment(request, "since"),
+        until_ms=query_moment(request, "until"),
+        users=request.allowed.as_json(),
+    )
 
 
 def _view(found: PollBoost | None) -> PollBoostView:

@@ -1,0 +1,183 @@
+"""Filtered lists over large tables: pages and counts whose cost does not depend on the size of the table.
+
+    index: site_id = 7, by id ──▶ the next 2,000 ids ──▶ rows among them that meet the other conditions ──▶ page
+
+A list is read in the order of an integer key, from an index that begins with the columns of the `indexed` conditions. A
+page examines a bounded number of rows of that index. If the other conditions refuse most of them, the page has fewer
+items than asked for, even none, and still names the next one.
+
+Conditions are texts of the caller's own SQL; values reach the database as parameters only. Does not know what the rows
+mean.
+
+Invariant: a row whose columns do not change while pages are read is on exactly one of them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from restante.core.decoding import INT64_MAX
+from restante.database.connection import Connection, Row
+from restante.database.paging import PAGE_BYTES_MAX, Page, PageRequest, read_page
+from restante.database.queries import Query
+
+T = TypeVar("T")
+
+# How many rows a page and a count examine at most.
+PAGE_SCAN = 2000
+COUNT_SCAN = 10_000
+
+
+class ItemCount(msgspec.Struct, frozen=True):
+    """How many items match; if `is_exact` is false, at least as many."""
+
+    value: int
+    is_exact: bool
+
+
+class StateCounts(msgspec.Struct, frozen=True):
+    """How many items match the filter, and how many of these are in each state."""
+
+    total: ItemCount
+    states: dict[str, ItemCount]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on a row, and the values of its parameters."""
+
+    text: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredList:
+    """`source`: the FROM clause. `key`: the column that orders the list. `indexed`: conditions that an index with the
+    key behind them serves; without one, the key's own index is read. `offset`: how much the key is greater than the
+    `id` of a row, by which pages are named. `index_source`: the table of that index alone, if `source` joins others."""
+
+    columns: str
+    source: str
+    key: str = "id"
+    is_descending: bool = True
+    offset: int = 0
+    indexed: tuple[Condition, ...] = ()
+    rest: tuple[Condition, ...] = ()
+    index_source: str | None = None
+
+
+def equal(column: str, value: object, name: str | None = None) -> tuple[Condition, ...]:
+    """The condition that the column has this value; none if the value is None, which means any."""
+    name = name or column.rpartition(".")[2]
+    return () if value is None else (Condition(f"{column} = :{name}", {name: value}),)
+
+
+def between(column: str, since: int | None, until: int | None) -> tuple[Condition, ...]:
+    """`since` <= the column < `until`; None means any."""
+    name = column.rpartition(".")[2]
+    after = () if since is None else (Condition(f"{column} >= :{name}_since", {f"{name}_since": since}),)
+    before = () if until is None else (Condition(f"{column} < :{name}_until", {f"{name}_until": until}),)
+    return (*after, *before)
+
+
+def begins(column: str, prefix: str | None) -> tuple[Condition, ...]:
+    """The column begins with this text, in its own case; None means any."""
+    if prefix is None:
+        return ()
+    name = column.rpartition(".")[2] + "_prefix"
+    text = f"SUBSTR({column}, 1, LENGTH(CAST(:{name} AS TEXT))) = CAST(:{name} AS TEXT)"
+    return (Condition(text, {name: prefix}),)
+
+
+def is_null(column: str, wanted: bool | None) -> tuple[Condition, ...]:
+    """The column is empty, or is not; None means any."""
+    return () if wanted is None else (Condition(f"{column} IS {'' if wanted else 'NOT '}NULL"),)
+
+
+def among(column: str, ids: str | None) -> tuple[Condition, ...]:
+    """The column is one of these ids, a JSON list; None means any."""
+    name = column.rpartition(".")[2] + "_list"
+    text = f"{column} IN (SELECT value FROM json_each(:{name}))"  # noqa: S608
+    return () if ids is None else (Condition(text, {name: ids}),)
+
+
+def read(
+    conn: Connection,
+    wanted: FilteredList,
+    page: PageRequest,
+    view: Callable[[Row], T],
+    bytes_max: int = PAGE_BYTES_MAX,
+    scan: int = PAGE_SCAN,
+) -> Page[T]:
+    """A page of the list. Its `next` may come after rows that do not match."""
+    start = page.after or (INT64_MAX if wanted.is_descending else 0)
+    end = _end(conn, wanted, start, scan) if wanted.rest else None
+    query = page_query(wanted, has_end=end is not None)
+    parameters = _parameters(wanted, end)
+
+    def step(after: int, limit: int) -> Sequence[Row]:
+        return conn.all(query, **parameters, start=_key(wanted, after or start), limit=limit)
+
+    found = read_page(step, PageRequest(page.limit, start), "id", view, bytes_max)
+    if found.next is None and end is not None:
+        # The row at the end was not examined: the next page begins with it.
+        return Page(found.items, end + 1 if wanted.is_descending else end - 1)
+    return found
+
+
+def count(conn: Connection, wanted: FilteredList, state: str, states: Sequence[str]) -> StateCounts:
+    """Count the rows by their state, an expression that is one of `states`. Examines at most COUNT_SCAN rows."""
+    start = INT64_MAX if wanted.is_descending else 0
+    end = _end(conn, wanted, start, COUNT_SCAN)
+    query = count_query(wanted, state, has_end=end is not None)
+    parameters = _parameters(wanted, end)
+    found = {row["state"]: row["count"] for row in conn.all(query, **parameters, start=_key(wanted, start))}
+    is_exact = end is None
+    counts = {each: ItemCount(found.get(each, 0), is_exact) for each in states}
+    return StateCounts(ItemCount(sum(found.values()), is_exact), counts)
+
+
+def page_query(wanted: FilteredList, *, has_end: bool) -> Query:
+    order = f"{wanted.key} {'DESC' if wanted.is_descending else 'ASC'}"
+    where = _where(wanted, (*wanted.indexed, *wanted.rest), has_end=has_end)
+    text = f"SELECT {wanted.columns} FROM {wanted.source} WHERE {where} ORDER BY {order} LIMIT :limit"  # noqa: S608 — the caller's own SQL
+    return Query("filtered_page", text)
+
+
+def count_query(wanted: FilteredList, state: str, *, has_end: bool) -> Query:
+    where = _where(wanted, (*wanted.indexed, *wanted.rest), has_end=has_end)
+    # The states are computed first, because PostgreSQL does not group by the name of an expression with parameters.
+    states = f"SELECT {state} AS state FROM {wanted.source} WHERE {where}"  # noqa: S608
+    return Query("filtered_count", f"SELECT state, COUNT(*) AS count FROM ({states}) AS counted GROUP BY state")  # noqa: S608
+
+
+def end_query(wanted: FilteredList) -> Query:
+    order = f"{wanted.key} {'DESC' if wanted.is_descending else 'ASC'}"
+    where = _where(wanted, wanted.indexed, has_end=False)
+    source = wanted.index_source or wanted.source
+    text = f"SELECT {wanted.key} AS id FROM {source} WHERE {where} ORDER BY {order} LIMIT 1 OFFSET :scan"  # noqa: S608
+    return Query("filtered_end", text)
+
+
+def _end(conn: Connection, wanted: FilteredList, start: int, scan: int) -> int | None:
+    """The key of the first row that is not examined any more; None if there are fewer rows."""
+    parameters = {name: value for condition in wanted.indexed for name, value in condition.parameters.items()}
+    row = conn.one(end_query(wanted), **parameters, start=_key(wanted, start), scan=scan)
+    return None if row is None else int(row["id"]) - wanted.offset
+
+
+def _key(wanted: FilteredList, row_id: int) -> int:
+    return min(row_id + wanted.offset, INT64_MAX)
+
+
+def _parameters(wanted: FilteredList, end: int | None) -> dict[str, Any]:
+    found = {name: value for each in (*wanted.indexed, *wanted.rest) for name, value in each.parameters.items()}
+    return found if end is None else found | {"end": _key(wanted, end)}
+
+
+def _where(wanted: FilteredList, conditions: Sequence[Condition], *, has_end: bool) -> str:
+    begin, end = ("<", ">") if wanted.is_descending else (">", "<")
+    texts = [f"{wanted.key} {begin} :start", *([f"{wanted.key} {end} :end"] if has_end else [])]
+    return " AND ".join([*texts, *(f"({condition.text})" for condition in conditions)])
