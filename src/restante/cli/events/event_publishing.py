@@ -44,7 +44,7 @@ _STATUS_COLUMNS: Columns = {
     "errored": "errored",
     "oldest": "oldest_at",
     "last poll": "last_poll_at",
-    "": lambda client: "suspended" if client.is_suspended else "",
+    "": lambda client: "removed" if client.is_removed else "suspended" if client.is_suspended else "",
 }
 
 
