@@ -10,6 +10,7 @@ from restante.commands.bulk.routes import CommandBulkRoutes, command_job_actions
 from restante.commands.lifecycle import cancellation
 from restante.commands.lifecycle.approval import ApprovalRules
 from restante.commands.response_format import RESPONSE_FORMAT
+from restante.commands.sites import inventory
 from restante.database.database import Database
 from restante.database.paging import PageRequest
 from restante.identity import api_keys, tags
@@ -227,3 +228,19 @@ async def test_commands_that_ended_without_success_are_created_anew(api: BulkApi
     # A second retry finds that each key has an active command again.
     again = await api.bulk("commands", action="retry", filter={"job_id": sent.job_id})
     assert (again.state, again.done, again.failed) == ("done", 0, 3)
+
+
+async def test_retired_miner_gets_no_command(fleet: MinerFleet, api: BulkApi) -> None:
+    fleet.write(inventory.retire_miner, fleet.second_miner, "tests")
+    job = await api.bulk("miners", **send(fleet.site_id))
+    assert (job.total, job.done, job.failed) == (2, 2, 0)
+    assert {item.item for item in api.items(job.job_id)} == {fleet.miner, fleet.east_miner}
+
+
+async def test_miner_that_is_retired_before_its_turn_fails_alone(fleet: MinerFleet, api: BulkApi) -> None:
+    response = await api.call("POST", "/miners/bulk", send(fleet.site_id), role=Role.operator)
+    fleet.write(inventory.retire_miner, fleet.second_miner, "tests")
+    await api.run()
+    job = api.job(response.json()["job_id"])
+    assert job.done == 2
+    assert fleet.second_miner not in {item.item for item in api.items(job.job_id) if item.state == "done"}

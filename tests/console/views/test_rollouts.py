@@ -38,7 +38,8 @@ def test_rollout_is_paused_changed_resumed_advanced_and_aborted(server: ConsoleS
         assert "<h1>renamed</h1>" in fleet.get(path).text
         assert fleet.post(f"{path}/thresholds", **thresholds | {"error_percent": "200"}, **times).status_code == 400
         assert fleet.post(f"{path}/resume").status_code == 303
-        assert fleet.post(f"{path}/advance").status_code == 303
+        # The device is shown a moment before the wave is handed out; until then this is refused.
+        eventually(lambda: fleet.post(f"{path}/advance").status_code == 303)
         eventually(lambda: f'href="/console/devices/{devices[2]}"' in fleet.get(path).text)
         assert fleet.post(f"{path}/abort").status_code == 303
         assert "aborted" in fleet.get(path).text

@@ -71,8 +71,8 @@ class ClientPages(PageSet):
             events=events.items,
             polled_ms=polled_ms,
             path=path_of(client_id),
-            may_operate=request.may(Area.events, Role.operator, client_id),
-            may_administer=request.may(Area.events, Role.admin, client_id),
+            may_operate=client.removed_at is None and request.may(Area.events, Role.operator, client_id),
+            may_administer=client.removed_at is None and request.may(Area.events, Role.admin, client_id),
         )
 
     async def suspend(self, request: ConsoleRequest) -> ApiResponse:
@@ -132,6 +132,8 @@ def _target(found: list[ClientStatus]) -> str:
 
 def _state(status: ClientStatus, now_ms: int) -> str:
     """A client is overdue if events have waited for an hour, and it has not polled for as long."""
+    if status.is_removed:
+        return "removed"
     if status.is_suspended:
         return "suspended"
     if status.oldest_at is None:

@@ -157,7 +157,7 @@ class EventPages(PageSet):
         self, request: ConsoleRequest, given: dict[str, str], problem: RestanteError | None = None
     ) -> ApiResponse:
         found = await request.read(client_status.list_page, PageRequest(CLIENTS_MAX, 0), request.allowed)
-        choices = [(each.client_id, f"{each.name} ({each.client_id})") for each in found.items]
+        choices = [(each.client_id, f"{each.name} ({each.client_id})") for each in found.items if not each.is_removed]
         everyone = [(ALL_SUBSCRIBERS, "all subscribers of its types")] if request.allowed.are_all else []
         return request.render(
             "events/new.html",

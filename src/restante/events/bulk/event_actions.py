@@ -5,7 +5,7 @@
     redeliver    acknowledged ─▶ ready: for a client that has lost what it had acknowledged
 
 An action finds only events in the state that it applies to. Acknowledged events can be delivered again until their
-retention ends. Every event is recorded in the audit log.
+retention ends, unless their client was removed. Every event is recorded in the audit log.
 """
 
 from collections.abc import Sequence

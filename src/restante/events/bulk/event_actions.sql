@@ -8,6 +8,7 @@ WHERE i.id > :after AND i.status = :status
   AND (CAST(:until AS BIGINT) IS NULL OR i.created_at < :until)
   AND (CAST(:acknowledged_since AS BIGINT) IS NULL OR i.finished_at >= :acknowledged_since)
   AND (CAST(:clients AS TEXT) IS NULL OR i.client IN (SELECT value FROM json_each(:clients)))
+  AND NOT EXISTS (SELECT 1 FROM event_clients c WHERE c.id = i.client AND c.removed_at IS NOT NULL)
 ORDER BY i.id LIMIT :limit
 
 -- name: count
@@ -20,6 +21,7 @@ WHERE i.status = :status
   AND (CAST(:until AS BIGINT) IS NULL OR i.created_at < :until)
   AND (CAST(:acknowledged_since AS BIGINT) IS NULL OR i.finished_at >= :acknowledged_since)
   AND (CAST(:clients AS TEXT) IS NULL OR i.client IN (SELECT value FROM json_each(:clients)))
+  AND NOT EXISTS (SELECT 1 FROM event_clients c WHERE c.id = i.client AND c.removed_at IS NOT NULL)
 
 -- name: by_ids
 -- Events with these ids.
@@ -53,4 +55,5 @@ SET status = 'ready', visible_at = 0, finished_at = NULL, push_attempts = 0, pus
     push_at = (SELECT MIN(CAST(:now_ms AS BIGINT)) FROM event_receivers r
                WHERE r.client = event_inbox.client AND r.profile = event_inbox.profile)
 WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'acknowledged'
+  AND NOT EXISTS (SELECT 1 FROM event_clients c WHERE c.id = event_inbox.client AND c.removed_at IS NOT NULL)
 RETURNING id

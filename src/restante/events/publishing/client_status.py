@@ -27,6 +27,7 @@ class ClientStatus(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str
     name: str
     is_suspended: bool
+    is_removed: bool
     waiting: int
     delivered: int
     errored: int
@@ -85,6 +86,7 @@ def _view(row: Row, now_ms: int) -> ClientStatus:
         client_id=row["client_id"],
         name=row["name"],
         is_suspended=row["suspended_at"] is not None,
+        is_removed=row["removed_at"] is not None,
         waiting=row["open"] - delivered,
         delivered=delivered,
         errored=row["errored"],

@@ -1,6 +1,6 @@
 -- name: statuses
 -- A page of clients with their counts. For each profile, every event up to the newest hand-out is delivered.
-SELECT c.id, c.client_id, c.name, c.suspended_at, c.last_poll_at,
+SELECT c.id, c.client_id, c.name, c.suspended_at, c.removed_at, c.last_poll_at,
   (SELECT count(*) FROM event_inbox i WHERE i.client = c.id AND i.status IN ('unsigned', 'ready')) AS open,
   (SELECT count(*) FROM event_inbox i WHERE i.client = c.id AND i.status = 'errored') AS errored,
   (SELECT count(*) FROM event_inbox i
