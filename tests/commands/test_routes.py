@@ -17,6 +17,14 @@ NEEDED = {
     **dict.fromkeys(("POST /audit/verify", "POST /audit/anchor"), Role.operator),
     **dict.fromkeys((f"{method} /devices/1/tags/pilot" for method in ("PUT", "DELETE")), Role.operator),
     **dict.fromkeys((f"{method} /miners/1/tags/pilot" for method in ("PUT", "DELETE")), Role.operator),
+    **dict.fromkeys(
+        (f"GET /{name}/{view}" for name in ("commands", "devices", "miners") for view in ("counts", "export")),
+        Role.viewer,
+    ),
+    "GET /miners/1": Role.viewer,
+    **dict.fromkeys(("PATCH /sites/1", "PATCH /zones/1", "PATCH /miners/1"), Role.admin),
+    **dict.fromkeys((f"POST /{name}/1/retire" for name in ("sites", "zones", "miners")), Role.admin),
+    "POST /miners/1/replace": Role.admin,
     "POST /devices/1/verify": Role.admin,
     "GET /approval-policy": Role.viewer,
     "PUT /approval-policy": Role.admin,
@@ -42,7 +50,7 @@ def test_table_covers_all_routes(database: Database, clock: ManualClock) -> None
     declared = {}
     for route in operator_routes(MinerFleet(database, clock)):
         path = route.path.removeprefix(ADMIN).replace("{command_id}", "x").replace("{tag}", "pilot")
-        for name in ("{site_id}", "{device_id}", "{miner_id}"):
+        for name in ("{site_id}", "{zone_id}", "{device_id}", "{miner_id}"):
             path = path.replace(name, "1")
         declared[f"{route.method} {path}"] = ROLE_NEEDED[route.access]
     assert declared == NEEDED

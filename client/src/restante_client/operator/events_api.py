@@ -221,6 +221,7 @@ class ClientStatus(TypedDict, total=False):
     client_id: str
     name: str
     is_suspended: bool
+    is_removed: bool
     waiting: int
     delivered: int
     errored: int
@@ -240,6 +241,7 @@ class ClientStatusDetail(TypedDict, total=False):
     client_id: str
     name: str
     is_suspended: bool
+    is_removed: bool
     waiting: int
     delivered: int
     errored: int
