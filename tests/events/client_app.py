@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 
 from restante.database.database import Database
-from restante.events.push.receiver_client import ReceiverClient
+from restante.events.outgoing_http import OutgoingClient
 from restante.events.response_format import RESPONSE_FORMAT
 from restante.identity.clients import client_tokens
 from restante.identity.clients.client_tokens import ClientTokens
@@ -31,8 +31,8 @@ async def resolve(host: str, _port: int) -> list[str]:
     raise OSError(f"{host} does not resolve")
 
 
-def receiver_client() -> ReceiverClient:
-    return ReceiverClient(receiver_client_options(), resolve)
+def receiver_client() -> OutgoingClient:
+    return OutgoingClient(receiver_client_options(), resolve)
 
 
 class ClientApp:

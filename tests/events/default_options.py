@@ -10,9 +10,9 @@ from restante.events.clients.access import AccessOptions
 from restante.events.component import EventsOptions
 from restante.events.inbox.inbox import InboxOptions
 from restante.events.inbox.poll import PollOptions
+from restante.events.outgoing_http import OutgoingOptions
 from restante.events.push.component import SubscriptionOptions
 from restante.events.push.pusher import PushOptions
-from restante.events.push.receiver_client import ReceiverClientOptions
 from restante.events.signing.component import SigningOptions
 from restante.events.signing.key_rotation import KeyRotation
 from restante.events.signing.message_signatures import MessageSignatures
@@ -71,7 +71,7 @@ def push_options(**changed: Any) -> PushOptions:
     return replace(options.push_options(Settings()), **changed)
 
 
-def receiver_client_options(**changed: Any) -> ReceiverClientOptions:
+def receiver_client_options(**changed: Any) -> OutgoingOptions:
     return replace(options.push_options(Settings()).client, **changed)
 
 

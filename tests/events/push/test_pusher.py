@@ -18,7 +18,7 @@ from restante.events.publishing.client_status import ErrorReason
 from restante.events.push import push_queue, receivers
 from restante.events.push.push_queue import LeaseHolder
 from restante.events.push.pusher import AUTHORIZATION_PURPOSE, Pusher, PushOptions
-from restante.events.push.receiver_client import ReceiverConnection
+from restante.events.push.receiver_connection import ReceiverConnection
 from restante.identity.master_key import MasterKey
 from tests.conftest import ManualClock
 from tests.events.default_options import receiver_client_options

@@ -9,7 +9,7 @@ from restante.database.queries import Query
 from restante.events.push import push_queue, pusher
 from restante.events.push.push_queue import LeaseHolder, PushDelivery, RecordedPush
 from restante.events.push.pusher import Pusher
-from restante.events.push.receiver_client import ReceiverConnection
+from restante.events.push.receiver_connection import ReceiverConnection
 from tests.faults.crash_point import CrashPoint, replace, start
 
 # The campaign's receivers respond at once, so a lease need not last for the whole push timeout.

@@ -7,12 +7,12 @@ import structlog
 
 from restante.core.errors import BadInput
 from restante.core.events.callback_url import CALLBACK_URL_EXPECTED, CallbackUrl, parse_callback_url
-from restante.events.push.receiver_client import NotReachable, ReceiverClient
+from restante.events.outgoing_http import NotReachable, OutgoingClient
 
 log = structlog.get_logger()
 
 
-async def check_callback(client: ReceiverClient, text: str, field: str) -> CallbackUrl:
+async def check_callback(client: OutgoingClient, text: str, field: str) -> CallbackUrl:
     """Return the parts of the URL; raise BadInput for the field if the server would not connect to it."""
     try:
         url = parse_callback_url(text)

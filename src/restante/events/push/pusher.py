@@ -22,9 +22,10 @@ from restante.database.database import Database
 from restante.database.errors import DatabaseError
 from restante.delivery.wakeup import Wakeup
 from restante.events.inbox.inbox import OPEN_BANKING, SHARED_SIGNALS
+from restante.events.outgoing_http import OutgoingClient, OutgoingOptions
 from restante.events.push import push_queue
 from restante.events.push.push_queue import LeaseHolder, PushDelivery
-from restante.events.push.receiver_client import ReceiverClient, ReceiverClientOptions, ReceiverConnection
+from restante.events.push.receiver_connection import ReceiverConnection
 from restante.identity.master_key import MasterKey
 
 log = structlog.get_logger()
@@ -41,7 +42,7 @@ INTERVAL_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PushOptions:
-    client: ReceiverClientOptions
+    client: OutgoingOptions
     rules: PushRules
     # The number of receivers served at the same time.
     receivers_max: int
@@ -65,14 +66,14 @@ class Pusher:
         database: Database,
         master_key: MasterKey,
         options: PushOptions,
-        client: ReceiverClient | None = None,
+        client: OutgoingClient | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._database = database
         self._master_key = master_key
         self._options = options
         self._chance = chance
-        self.client = client or ReceiverClient(options.client)
+        self.client = client or OutgoingClient(options.client)
         lease_seconds = options.client.timeout_seconds + LEASE_MARGIN_SECONDS
         # Unique for each start: a restarted process must not own the leases of its predecessor.
         name = f"{socket.gethostname()[:40]}:{os.getpid()}:{secrets.token_hex(4)}"

@@ -12,10 +12,10 @@ from restante.core.errors import BadInput
 from restante.database.database import Database
 from restante.events.api_versions import ApiBase
 from restante.events.errors import UnsupportedEventType
+from restante.events.outgoing_http import OutgoingClient
 from restante.events.publishing.token_claims import URI_CHARACTERS_MAX, URI_PATTERN, is_event_type
 from restante.events.push import subscriptions
 from restante.events.push.callback_validation import check_callback
-from restante.events.push.receiver_client import ReceiverClient
 from restante.events.push.subscriptions import Subscription, SubscriptionRequest
 from restante.events.response_format import BY_VERSION, require_acceptable
 from restante.events.signing.message_signatures import HEADER, DetachedSignature, MessageSignatures
@@ -105,7 +105,7 @@ class SubscriptionRoutes:
     def __init__(
         self,
         database: Database,
-        client: ReceiverClient,
+        client: OutgoingClient,
         base: ApiBase,
         base_url: str,
         signatures: MessageSignatures,

@@ -8,7 +8,7 @@ from restante.events.counters import EventCounters
 from restante.events.inbox.component import InboxPollComponent
 from restante.events.inbox.inbox import SHARED_SIGNALS
 from restante.events.inbox.poll import EventPoll, PollOptions
-from restante.events.push.receiver_client import ReceiverClient
+from restante.events.outgoing_http import OutgoingClient
 from restante.events.ssf.options import SharedSignalsOptions
 from restante.events.ssf.routes_admin import AdminStreamRoutes
 from restante.events.ssf.routes_control import StreamControlRoutes
@@ -24,7 +24,7 @@ class SharedSignalsComponent(InboxPollComponent):
         self,
         database: Database,
         master_key: MasterKey,
-        client: ReceiverClient,
+        client: OutgoingClient,
         presence: Presence,
         counters: EventCounters,
         poll: PollOptions,

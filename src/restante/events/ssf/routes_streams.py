@@ -8,9 +8,9 @@ from msgspec import UNSET, Meta, UnsetType
 from restante.core.errors import BadInput
 from restante.database.connection import Connection
 from restante.database.database import Database
+from restante.events.outgoing_http import OutgoingClient
 from restante.events.push.callback_validation import check_callback
 from restante.events.push.pusher import AUTHORIZATION_PURPOSE
-from restante.events.push.receiver_client import ReceiverClient
 from restante.events.ssf import streams
 from restante.events.ssf.options import SharedSignalsOptions
 from restante.events.ssf.response_format import RESPONSE_FORMAT
@@ -81,7 +81,7 @@ class StreamView(msgspec.Struct, omit_defaults=True):
 
 class StreamRoutes:
     def __init__(
-        self, database: Database, client: ReceiverClient, master_key: MasterKey, options: SharedSignalsOptions
+        self, database: Database, client: OutgoingClient, master_key: MasterKey, options: SharedSignalsOptions
     ) -> None:
         self._database = database
         self._client = client

@@ -15,9 +15,9 @@ from restante.events.clients.access import AccessOptions
 from restante.events.component import EventsOptions
 from restante.events.inbox.inbox import InboxOptions
 from restante.events.inbox.poll import PollOptions as EventPollOptions
+from restante.events.outgoing_http import OutgoingOptions
 from restante.events.portal import PortalFacts
 from restante.events.push.pusher import PushOptions
-from restante.events.push.receiver_client import ReceiverClientOptions
 from restante.events.signing.component import SigningOptions
 from restante.events.signing.key_rotation import RotationOptions
 from restante.events.signing.message_signatures import MessageSignatureOptions
@@ -225,7 +225,7 @@ def push_options(settings: Settings) -> PushOptions:
         circuit_failures=settings.push_circuit_failures,
         circuit_seconds=settings.push_circuit_seconds,
     )
-    client = ReceiverClientOptions(
+    client = OutgoingOptions(
         timeout_seconds=settings.push_timeout_seconds,
         allowed=settings.push_allowed,
         ca_file=text(settings.push_ca),

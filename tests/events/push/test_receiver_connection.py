@@ -11,18 +11,17 @@ import pytest
 from restante.core.events.addresses import parse_allowed
 from restante.core.events.callback_url import CallbackUrl, parse_callback_url
 from restante.core.events.push_outcome import PushResult
-from restante.events.push.receiver_client import (
-    BODY_BYTES_MAX,
+from restante.events.outgoing_http import (
     USER_AGENT,
     AddressRefused,
     NotReachable,
-    ReceiverClient,
-    ReceiverClientOptions,
-    ReceiverConnection,
+    OutgoingClient,
+    OutgoingOptions,
     Resolve,
     checked_addresses,
     tls_context,
 )
+from restante.events.push.receiver_connection import BODY_BYTES_MAX, ReceiverConnection
 from tests.events.default_options import receiver_client_options
 from tests.events.receiver_process import ReceiverProcess, receiving
 from tests.events.tls_files import TlsFiles
@@ -38,13 +37,13 @@ def receiver(tls: TlsFiles, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture
-def options(tls: TlsFiles) -> ReceiverClientOptions:
+def options(tls: TlsFiles) -> OutgoingOptions:
     return receiver_client_options(timeout_seconds=20.0, allowed=LOOPBACK, ca_file=str(tls.authority))
 
 
 @pytest.fixture
-async def client(options: ReceiverClientOptions) -> AsyncIterator[ReceiverClient]:
-    client = ReceiverClient(options)
+async def client(options: OutgoingOptions) -> AsyncIterator[OutgoingClient]:
+    client = OutgoingClient(options)
     yield client
     client.close()
 
@@ -56,7 +55,7 @@ def resolver_of(*addresses: str) -> Resolve:
     return resolve
 
 
-async def post(client: ReceiverClient, url: str, **headers: str) -> PushResult:
+async def post(client: OutgoingClient, url: str, **headers: str) -> PushResult:
     connection = ReceiverConnection(client, parse_callback_url(url))
     try:
         return await connection.post(TOKEN, headers)
@@ -64,7 +63,7 @@ async def post(client: ReceiverClient, url: str, **headers: str) -> PushResult:
         connection.close()
 
 
-async def test_request_line_headers_and_body(client: ReceiverClient, receiver: ReceiverProcess) -> None:
+async def test_request_line_headers_and_body(client: OutgoingClient, receiver: ReceiverProcess) -> None:
     result = await post(client, receiver.url("/status/202"), **{"content-type": "text/x"}, authorization="Bearer x")
     assert result == PushResult(202)
     request = receiver.requests("/status/202")[-1]
@@ -81,34 +80,34 @@ async def test_request_line_headers_and_body(client: ReceiverClient, receiver: R
     assert request["certificate"] is False
 
 
-async def test_certificate_for_an_ip_address_is_verified(client: ReceiverClient, receiver: ReceiverProcess) -> None:
+async def test_certificate_for_an_ip_address_is_verified(client: OutgoingClient, receiver: ReceiverProcess) -> None:
     assert (await post(client, receiver.url("/status/204", "127.0.0.1"))).status == 204
 
 
 @pytest.mark.parametrize("status", [200, 201, 204, 301, 307, 400, 401, 403, 404, 410, 429, 500, 503, 599])
-async def test_other_statuses_are_reported(client: ReceiverClient, receiver: ReceiverProcess, status: int) -> None:
+async def test_other_statuses_are_reported(client: OutgoingClient, receiver: ReceiverProcess, status: int) -> None:
     result = await post(client, receiver.url(f"/status/{status}"))
     assert result == PushResult(status, f"response status {status}")
 
 
-async def test_redirect_is_not_followed(client: ReceiverClient, receiver: ReceiverProcess) -> None:
+async def test_redirect_is_not_followed(client: OutgoingClient, receiver: ReceiverProcess) -> None:
     before = len(receiver.requests("/status/202"))
     assert (await post(client, receiver.url("/redirect"))).status == 302
     assert len(receiver.requests("/status/202")) == before
 
 
-async def test_error_body_is_returned(client: ReceiverClient, receiver: ReceiverProcess) -> None:
+async def test_error_body_is_returned(client: OutgoingClient, receiver: ReceiverProcess) -> None:
     result = await post(client, receiver.url("/error"))
     assert result.status == 400
     assert result.body == b'{"err":"invalid_issuer","description":"who are you?"}'
 
 
-async def test_interim_response_is_skipped(client: ReceiverClient, receiver: ReceiverProcess) -> None:
+async def test_interim_response_is_skipped(client: OutgoingClient, receiver: ReceiverProcess) -> None:
     assert (await post(client, receiver.url("/early"))).status == 202
 
 
 async def test_second_response_is_ignored_and_the_connection_is_not_reused(
-    client: ReceiverClient, receiver: ReceiverProcess
+    client: OutgoingClient, receiver: ReceiverProcess
 ) -> None:
     connection = ReceiverConnection(client, parse_callback_url(receiver.url("/twice")))
     assert (await connection.post(TOKEN, {})).status == 202
@@ -118,12 +117,12 @@ async def test_second_response_is_ignored_and_the_connection_is_not_reused(
     assert one["connection"] != other["connection"]
 
 
-async def test_body_is_read_up_to_its_bound(client: ReceiverClient, receiver: ReceiverProcess) -> None:
+async def test_body_is_read_up_to_its_bound(client: OutgoingClient, receiver: ReceiverProcess) -> None:
     result = await post(client, receiver.url("/long-body"))
     assert (result.status, len(result.body)) == (202, BODY_BYTES_MAX)
 
 
-async def test_endless_headers_are_a_failure(client: ReceiverClient, receiver: ReceiverProcess) -> None:
+async def test_endless_headers_are_a_failure(client: OutgoingClient, receiver: ReceiverProcess) -> None:
     result = await post(client, receiver.url("/long-head"))
     assert result.status is None
     assert result.problem
@@ -131,28 +130,28 @@ async def test_endless_headers_are_a_failure(client: ReceiverClient, receiver: R
 
 @pytest.mark.parametrize("path", ["/garbage", "/hang-up"])
 async def test_response_that_is_not_http_is_a_failure(
-    client: ReceiverClient, receiver: ReceiverProcess, path: str
+    client: OutgoingClient, receiver: ReceiverProcess, path: str
 ) -> None:
     result = await post(client, receiver.url(path))
     assert result.status is None
     assert result.problem
 
 
-async def test_silent_receiver_times_out(options: ReceiverClientOptions, receiver: ReceiverProcess) -> None:
-    client = ReceiverClient(replace(options, timeout_seconds=1.0))
+async def test_silent_receiver_times_out(options: OutgoingOptions, receiver: ReceiverProcess) -> None:
+    client = OutgoingClient(replace(options, timeout_seconds=1.0))
     assert await post(client, receiver.url("/silent")) == PushResult(None, "no response within 1 seconds")
     client.close()
 
 
 async def test_status_is_returned_although_the_body_does_not_end(
-    options: ReceiverClientOptions, receiver: ReceiverProcess
+    options: OutgoingOptions, receiver: ReceiverProcess
 ) -> None:
-    client = ReceiverClient(replace(options, timeout_seconds=2.0))
+    client = OutgoingClient(replace(options, timeout_seconds=2.0))
     assert (await post(client, receiver.url("/slow-body"))).status == 202
     client.close()
 
 
-async def test_consecutive_events_share_a_connection(client: ReceiverClient, receiver: ReceiverProcess) -> None:
+async def test_consecutive_events_share_a_connection(client: OutgoingClient, receiver: ReceiverProcess) -> None:
     connection = ReceiverConnection(client, parse_callback_url(receiver.url("/status/202,500,202")))
     statuses = [(await connection.post(TOKEN, {})).status for _ in range(3)]
     connection.close()
@@ -160,13 +159,13 @@ async def test_consecutive_events_share_a_connection(client: ReceiverClient, rec
     assert len({request["connection"] for request in receiver.requests("/status/202,500,202")}) == 1
 
 
-async def test_closed_connection_is_reopened(client: ReceiverClient, receiver: ReceiverProcess) -> None:
+async def test_closed_connection_is_reopened(client: OutgoingClient, receiver: ReceiverProcess) -> None:
     connection = ReceiverConnection(client, parse_callback_url(receiver.url("/close-after")))
     assert [(await connection.post(TOKEN, {})).status for _ in range(3)] == [202, 202, 202]
     connection.close()
 
 
-async def test_refused_connection_is_a_failure(client: ReceiverClient, tls: TlsFiles, tmp_path: Path) -> None:
+async def test_refused_connection_is_a_failure(client: OutgoingClient, tls: TlsFiles, tmp_path: Path) -> None:
     with receiving(tls, tmp_path / "record") as stopped:
         url = stopped.url("/status/202")
     result = await post(client, url)
@@ -176,7 +175,7 @@ async def test_refused_connection_is_a_failure(client: ReceiverClient, tls: TlsF
 
 @pytest.mark.parametrize("name", ["elsewhere", "stranger", "expired"])
 async def test_invalid_certificate_is_a_failure(
-    client: ReceiverClient, tls: TlsFiles, tmp_path: Path, name: str
+    client: OutgoingClient, tls: TlsFiles, tmp_path: Path, name: str
 ) -> None:
     with receiving(tls, tmp_path / "record", certificate=getattr(tls, name)) as receiver:
         result = await post(client, receiver.url("/status/202"))
@@ -186,15 +185,15 @@ async def test_invalid_certificate_is_a_failure(
 
 
 async def test_client_certificate_is_sent_if_configured(
-    options: ReceiverClientOptions, tls: TlsFiles, receiver: ReceiverProcess
+    options: OutgoingOptions, tls: TlsFiles, receiver: ReceiverProcess
 ) -> None:
-    client = ReceiverClient(replace(options, certificate_file=str(tls.client)))
+    client = OutgoingClient(replace(options, certificate_file=str(tls.client)))
     assert (await post(client, receiver.url("/status/203"))).status == 203
     assert receiver.requests("/status/203")[-1]["certificate"] is True
     client.close()
 
 
-async def test_post_can_be_cancelled(client: ReceiverClient, receiver: ReceiverProcess) -> None:
+async def test_post_can_be_cancelled(client: OutgoingClient, receiver: ReceiverProcess) -> None:
     waiting = asyncio.create_task(post(client, receiver.url("/silent")))
     before = len(receiver.requests("/silent"))
     while len(receiver.requests("/silent")) == before:
@@ -218,7 +217,7 @@ def test_unusable_files_are_refused_at_once(tmp_path: Path, is_ca: bool) -> None
     for path in (str(tmp_path / "absent.pem"), str(empty)):
         options = receiver_client_options(ca_file=path) if is_ca else receiver_client_options(certificate_file=path)
         with pytest.raises(OSError, match="push_ca, push_certificate or push_key cannot be used"):
-            ReceiverClient(options)
+            OutgoingClient(options)
 
 
 URL = CallbackUrl("tpp.example", 443, "/")
@@ -235,8 +234,8 @@ async def test_host_without_address_is_not_reachable() -> None:
         await checked_addresses(resolver_of(), URL, parse_allowed([]))
 
 
-async def test_loopback_is_refused_unless_allowed(options: ReceiverClientOptions, receiver: ReceiverProcess) -> None:
-    client = ReceiverClient(replace(options, allowed=parse_allowed([])))
+async def test_loopback_is_refused_unless_allowed(options: OutgoingOptions, receiver: ReceiverProcess) -> None:
+    client = OutgoingClient(replace(options, allowed=parse_allowed([])))
     before = len(receiver.requests())
     result = await post(client, receiver.url("/status/202"))
     assert "not a public address" in str(result.problem)
@@ -246,14 +245,14 @@ async def test_loopback_is_refused_unless_allowed(options: ReceiverClientOptions
     client.close()
 
 
-async def test_dns_rebinding_is_refused(options: ReceiverClientOptions, receiver: ReceiverProcess) -> None:
+async def test_dns_rebinding_is_refused(options: OutgoingOptions, receiver: ReceiverProcess) -> None:
     """DNS rebinding: the name resolves to a public address for the check, and to loopback for the connection."""
     responses = iter([["8.8.8.8"], ["127.0.0.1"]])
 
     async def resolve(_host: str, _port: int) -> list[str]:
         return next(responses)
 
-    client = ReceiverClient(replace(options, allowed=parse_allowed([])), resolve)
+    client = OutgoingClient(replace(options, allowed=parse_allowed([])), resolve)
     url = receiver.url("/status/202")
     await client.check(parse_callback_url(url))
     before = len(receiver.requests())
@@ -262,16 +261,16 @@ async def test_dns_rebinding_is_refused(options: ReceiverClientOptions, receiver
     client.close()
 
 
-async def test_connection_uses_a_checked_address(options: ReceiverClientOptions, receiver: ReceiverProcess) -> None:
+async def test_connection_uses_a_checked_address(options: OutgoingOptions, receiver: ReceiverProcess) -> None:
     """The name is not resolved again: it does not exist, and the certificate is verified for the name."""
-    client = ReceiverClient(options, resolver_of("127.0.0.1"))
+    client = OutgoingClient(options, resolver_of("127.0.0.1"))
     assert (await post(client, receiver.url("/status/202"))).status == 202
     result = await post(client, receiver.url("/status/202", "nowhere.invalid"))
     assert "certificate" in str(result.problem)
     client.close()
 
 
-async def test_second_address_is_tried(options: ReceiverClientOptions, receiver: ReceiverProcess) -> None:
-    client = ReceiverClient(options, resolver_of("127.0.0.77", "127.0.0.1"))
+async def test_second_address_is_tried(options: OutgoingOptions, receiver: ReceiverProcess) -> None:
+    client = OutgoingClient(options, resolver_of("127.0.0.77", "127.0.0.1"))
     assert (await post(client, receiver.url("/status/202"))).status == 202
     client.close()

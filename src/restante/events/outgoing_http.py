@@ -1,23 +1,22 @@
-"""A minimal HTTP client that posts one event to a receiver and returns the response.
+"""A minimal HTTP client for hosts that a client chose: receivers of pushed events, and documents with public keys.
 
 It replaces an HTTP library for one reason: the connection must go to exactly the address that was checked. The client
 resolves the host, checks every address, and connects to one of the checked addresses; the host name is used only to
 verify the certificate. So DNS rebinding cannot show a public address to the check and another one to the connection.
 
-    resolve ─▶ check every address ─▶ connect to one, TLS for the host name ─▶ POST ─▶ status, start of the body
+    resolve ─▶ check every address ─▶ connect to one, TLS for the host name ─▶ request ─▶ status, start of the body
 
 Invariants:
 - No redirect is followed, and no proxy from the environment is used.
-- Every outcome is a `PushResult` within the timeout.
+- Every request ends within the timeout.
 - A bounded part of the response is kept.
 """
 
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -25,12 +24,9 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from restante import __version__
 from restante.core.events.addresses import AllowedTargets, may_connect
 from restante.core.events.callback_url import CallbackUrl
-from restante.core.events.push_outcome import DELIVERED_STATUS, PushResult
 
 USER_AGENT = f"Restante/{__version__}"
 HEAD_BYTES_MAX = 16 * 1024
-# Enough for an error body of RFC 8935; a longer body is not read to its end.
-BODY_BYTES_MAX = 8 * 1024
 READ_BYTES = 16 * 1024
 RESOLVERS_MAX = 16
 
@@ -38,7 +34,7 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
 class NotReachable(Exception):
-    """There was no response; the message says why, and operators may see it."""
+    """There was no usable response; the message says why, and operators may see it."""
 
 
 class AddressRefused(NotReachable):
@@ -46,7 +42,7 @@ class AddressRefused(NotReachable):
 
 
 @dataclass(frozen=True, slots=True)
-class ReceiverClientOptions:
+class OutgoingOptions:
     timeout_seconds: float
     allowed: AllowedTargets
     # An authority trusted in addition to the system's, and the client certificate for receivers that request one.
@@ -55,7 +51,7 @@ class ReceiverClientOptions:
     key_file: str | None
 
 
-def tls_context(options: ReceiverClientOptions) -> ssl.SSLContext:
+def tls_context(options: OutgoingOptions) -> ssl.SSLContext:
     """Return a context that verifies certificate and host name, TLS 1.2 or later. Raise OSError for unusable files."""
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -66,7 +62,7 @@ def tls_context(options: ReceiverClientOptions) -> ssl.SSLContext:
         if options.certificate_file is not None:
             context.load_cert_chain(options.certificate_file, options.key_file)
     except OSError as error:
-        raise OSError(f"push_ca, push_certificate or push_key cannot be used: {_reason(error)}") from error
+        raise OSError(f"push_ca, push_certificate or push_key cannot be used: {reason_of(error)}") from error
     return context
 
 
@@ -94,7 +90,7 @@ async def checked_addresses(resolve: Resolve, url: CallbackUrl, allowed: Allowed
     try:
         addresses = await resolve(url.host, url.port)
     except (OSError, UnicodeError) as error:
-        raise NotReachable(f"the host {url.host} cannot be resolved: {_reason(error)}") from None
+        raise NotReachable(f"the host {url.host} cannot be resolved: {reason_of(error)}") from None
     if not addresses:
         raise NotReachable(f"the host {url.host} has no address")
     refused = [address for address in addresses if not may_connect(url.host, address, allowed)]
@@ -103,10 +99,10 @@ async def checked_addresses(resolve: Resolve, url: CallbackUrl, allowed: Allowed
     return addresses
 
 
-class ReceiverClient:
-    """Opens connections to receivers. See `ReceiverConnection` for their reuse."""
+class OutgoingClient:
+    """Opens connections to checked addresses, and gets small documents. `ReceiverConnection` reuses a connection."""
 
-    def __init__(self, options: ReceiverClientOptions, resolve: Resolve | None = None) -> None:
+    def __init__(self, options: OutgoingOptions, resolve: Resolve | None = None) -> None:
         self.options = options
         self.resolver = Resolver()
         self.resolve = resolve or self.resolver
@@ -132,85 +128,48 @@ class ReceiverClient:
                     address, url.port, ssl=self._tls, server_hostname=url.host, limit=HEAD_BYTES_MAX
                 )
             except OSError as error:
-                problem = f"{address}: {_reason(error)}"
+                problem = f"{address}: {reason_of(error)}"
         raise NotReachable(f"no connection to {url.host}, {problem}")
+
+    async def get(self, url: CallbackUrl, body_bytes_max: int) -> bytes:
+        """The body of a 200 response; raise NotReachable, with the reason, for anything else."""
+        request = request_bytes("GET", url, {"connection": "close"})
+        response = Response(body_bytes_max)
+        try:
+            async with asyncio.timeout(self.options.timeout_seconds):
+                streams = await self.connect(url)
+                try:
+                    await exchange(streams, request, response)
+                finally:
+                    streams[1].transport.abort()
+        except TimeoutError:
+            raise NotReachable(f"no response within {self.options.timeout_seconds:g} seconds") from None
+        except (OSError, HttpParserError, HttpParserUpgrade) as error:
+            raise NotReachable(reason_of(error)) from None
+        if response.status != 200:
+            raise NotReachable(f"response status {response.status}")
+        if response.is_cut:
+            raise NotReachable(f"the document is larger than {body_bytes_max} bytes")
+        if not response.is_complete:
+            raise NotReachable("the connection closed before the end of the response")
+        return bytes(response.body)
 
     def close(self) -> None:
         self.resolver.close()
 
 
-class ReceiverConnection:
-    """A connection to one receiver, kept for several events: connects on demand, and again after it was closed."""
-
-    def __init__(self, client: ReceiverClient, url: CallbackUrl) -> None:
-        self._client = client
-        self._url = url
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-
-    async def post(self, token: bytes, headers: dict[str, str]) -> PushResult:
-        """Send the event; `headers` include its content type. Raises nothing except when it is cancelled."""
-        response = _Response()
-        problem: str | None = None
-        try:
-            async with asyncio.timeout(self._client.options.timeout_seconds):
-                response = await self._post(_request(self._url, token, headers), response)
-        except TimeoutError:
-            problem = f"no response within {self._client.options.timeout_seconds:g} seconds"
-            self.close()
-        except (OSError, NotReachable, HttpParserError, HttpParserUpgrade) as error:
-            problem = _reason(error)
-            self.close()
-        except asyncio.CancelledError:
-            self.close()
-            raise
-        # A complete response head decides the result, whatever happened to the body.
-        if response.has_head:
-            problem = None if response.status == DELIVERED_STATUS else f"response status {response.status}"
-            return PushResult(response.status, problem, bytes(response.body))
-        return PushResult(None, problem or "the connection closed before a response")
-
-    async def _post(self, request: bytes, response: "_Response") -> "_Response":
-        if self._streams is not None:
-            # The receiver may have closed an idle connection: not a failure, if it sent nothing yet.
-            with suppress(OSError):
-                await self._send_and_read(request, response)
-            if response.has_begun:
-                return response
-            self.close()
-        self._streams = await self._client.connect(self._url)
-        await self._send_and_read(request, response)
-        return response
-
-    async def _send_and_read(self, request: bytes, response: "_Response") -> None:
-        assert self._streams is not None  # noqa: S101 — the caller connected
-        reader, writer = self._streams
-        parser = response.parser = HttpResponseParser(response)
-        writer.write(request)
-        await writer.drain()
-        while not response.is_done and (data := await reader.read(READ_BYTES)):
-            response.has_begun = True
-            response.count(len(data))
-            parser.feed_data(data)
-        if not response.is_keep_alive:
-            self.close()
-
-    def close(self) -> None:
-        if self._streams is not None:
-            # Abort without waiting for the TLS closing handshake of the receiver.
-            self._streams[1].transport.abort()
-            self._streams = None
-
-
 @dataclass(slots=True)
-class _Response:
-    """A response, filled by callbacks of the parser."""
+class Response:
+    """A response, filled by callbacks of the parser. `is_cut`: its body is longer than `body_bytes_max`."""
 
+    body_bytes_max: int
     parser: HttpResponseParser | None = None
     status: int = 0
     body: bytearray = field(default_factory=bytearray)
     has_begun: bool = False
     has_head: bool = False
     is_complete: bool = False
+    is_cut: bool = False
     is_done: bool = False
     is_keep_alive: bool = False
     _bytes: int = 0
@@ -223,16 +182,16 @@ class _Response:
     def on_headers_complete(self) -> None:
         assert self.parser is not None  # noqa: S101 — set before data is parsed
         if self.is_complete:
-            raise NotReachable("the receiver sent two responses")
+            raise NotReachable("the host sent two responses")
         self.status = self.parser.get_status_code()
         # 1xx are interim responses, except 101: no upgrade was requested, so it counts as a final response.
         self.has_head = self.status >= 200 or self.status == 101
 
     def on_body(self, data: bytes) -> None:
-        room = BODY_BYTES_MAX - len(self.body)
+        room = self.body_bytes_max - len(self.body)
         self.body += data[:room]
         if len(data) > room:
-            self.is_done = True
+            self.is_cut = self.is_done = True
 
     def on_message_complete(self) -> None:
         if self.has_head and self.parser is not None:
@@ -240,19 +199,27 @@ class _Response:
             self.is_keep_alive = self.parser.should_keep_alive()
 
 
-def _request(url: CallbackUrl, token: bytes, headers: dict[str, str]) -> bytes:
-    lines = {
-        "host": url.authority,
-        "accept": "application/json",
-        "user-agent": USER_AGENT,
-        "content-length": str(len(token)),
-        **headers,
-    }
+async def exchange(
+    streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], request: bytes, response: Response
+) -> None:
+    """Send the request, and read the response until it is complete, too long, or the connection ends."""
+    reader, writer = streams
+    parser = response.parser = HttpResponseParser(response)
+    writer.write(request)
+    await writer.drain()
+    while not response.is_done and (data := await reader.read(READ_BYTES)):
+        response.has_begun = True
+        response.count(len(data))
+        parser.feed_data(data)
+
+
+def request_bytes(method: str, url: CallbackUrl, headers: Mapping[str, str], body: bytes = b"") -> bytes:
+    lines = {"host": url.authority, "accept": "application/json", "user-agent": USER_AGENT, **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    return f"POST {url.target} HTTP/1.1\r\n{head}\r\n".encode("ascii") + token
+    return f"{method} {url.target} HTTP/1.1\r\n{head}\r\n".encode("ascii") + body
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Describe the error for operators; for a certificate, say what is wrong with it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not accepted: {error.verify_message}"
