@@ -7,10 +7,11 @@ from restante.core.events.push_outcome import PushRules
 from restante.database.database import Database
 from restante.events.api_versions import ApiPaths
 from restante.events.clients.access import AccessOptions
+from restante.events.clients.remote_keys import RemoteKeys
 from restante.events.component import EventsOptions
 from restante.events.inbox.inbox import InboxOptions
 from restante.events.inbox.poll import PollOptions
-from restante.events.outgoing_http import OutgoingOptions
+from restante.events.outgoing_http import OutgoingClient, OutgoingOptions
 from restante.events.push.component import SubscriptionOptions
 from restante.events.push.pusher import PushOptions
 from restante.events.signing.component import SigningOptions
@@ -52,7 +53,12 @@ def message_signatures(database: Database) -> MessageSignatures:
     master_key = MasterKey(bytes(range(32)))
     defaults = signing_options()
     rotation = KeyRotation(database, master_key, defaults.rotation)
-    return MessageSignatures(database, master_key, rotation.make_missing, defaults.messages)
+    return MessageSignatures(database, master_key, rotation.make_missing, defaults.messages, remote_keys(database))
+
+
+def remote_keys(database: Database) -> RemoteKeys:
+    """For tests whose clients have no `jwks_uri`."""
+    return RemoteKeys(database, OutgoingClient(receiver_client_options()))
 
 
 def subscription_options(database: Database) -> SubscriptionOptions:

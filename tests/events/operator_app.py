@@ -17,7 +17,7 @@ from restante.identity.callers import Role
 from restante.identity.signing_keys import SigningKeys
 from restante.web.access import AccessControl
 from tests.defaults import new_application, new_device_tokens
-from tests.events.default_options import inbox_options, signing_options
+from tests.events.default_options import inbox_options, remote_keys, signing_options
 from tests.events.publish_fixture import MASTER, OPTIONS, SUB, UPDATED, signer_of
 
 
@@ -25,7 +25,9 @@ class OperatorApp:
     def __init__(self, database: Database) -> None:
         self.database = database
         rotation = RotationOptions(days=90, lead_seconds=3600, overlap_seconds=86_400)
-        self.parts = SigningComponent(database, MASTER, signing_options(signer=OPTIONS, rotation=rotation, processes=1))
+        self.parts = SigningComponent(
+            database, MASTER, signing_options(signer=OPTIONS, rotation=rotation, processes=1), remote_keys(database)
+        )
         tokens = new_device_tokens(database, SigningKeys(database, MASTER))
         application = new_application(self.parts.routes(), AccessControl(database, tokens), RESPONSE_FORMAT)
         self._transport = httpx.ASGITransport(application)

@@ -12,6 +12,7 @@ from restante.events.clients import clients
 from restante.events.clients.access import TokenCounters
 from restante.events.clients.clients import ClientRegistration
 from restante.events.clients.refusals import Refusals
+from restante.events.clients.remote_keys import RemoteKeys
 from restante.events.clients.response_format import RESPONSE_FORMAT
 from restante.events.clients.routes_token import TokenRoutes
 from restante.identity.clients.client_tokens import ClientTokens
@@ -21,7 +22,7 @@ from restante.web.access import AccessControl
 from restante.web.client_cert import EXTENSION, ClientCertificates
 from tests.defaults import new_application, new_device_tokens
 from tests.events.client_keys import jwks
-from tests.events.default_options import access_options
+from tests.events.default_options import access_options, remote_keys
 from tests.pki import TPP_DN, CertificateFiles
 
 BASE = "https://bank.example"
@@ -31,7 +32,7 @@ PROXY = "10.0.0.9"
 
 
 class TokenApp:
-    def __init__(self, database: Database, **options: Any) -> None:
+    def __init__(self, database: Database, keys: RemoteKeys | None = None, **options: Any) -> None:
         self.database = database
         self.counters = TokenCounters()
         self.tokens = ClientTokens(database)
@@ -43,6 +44,7 @@ class TokenApp:
             access_options(**{"base_url": BASE, **options}),
             self.counters,
             self.refusals,
+            keys or remote_keys(database),
         )
         device_tokens = new_device_tokens(database, SigningKeys(database, MasterKey(bytes(32))))
         access_control = AccessControl(database, device_tokens, None, self.tokens, client_certificates)

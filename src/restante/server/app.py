@@ -46,12 +46,6 @@ from restante.database.errors import DatabaseError
 from restante.database.migrate import migrate
 from restante.delivery.retention import Retention
 from restante.events.clients.access import AccessOptions
-from restante.events.clients.component import ClientAccessComponent
-from restante.events.component import EventsComponent
-from restante.events.portal import PortalComponent
-from restante.events.push.component import PushComponent, SubscriptionOptions
-from restante.events.signing.component import SigningComponent
-from restante.events.ssf.component import SharedSignalsComponent
 from restante.identity.master_key import MasterKey, MasterKeySource
 from restante.identity.people import users
 from restante.identity.signing_keys import unlock
@@ -64,14 +58,8 @@ from restante.server.cluster.workers import serve_workers
 from restante.server.component_list import ComponentList
 from restante.server.config.options import (
     access_options,
-    base_url,
     commands_options,
-    events_options,
-    portal_facts,
-    push_options,
     scopes_needed,
-    shared_signals_options,
-    signing_options,
     updates_options,
 )
 from restante.server.config.setting_types import Address
@@ -81,6 +69,7 @@ from restante.server.data_folder import DataFolder
 from restante.server.database_wait import DatabaseWait, StoppedWhileWaiting
 from restante.server.docs.openapi import DocsRoutes
 from restante.server.engines import engine_of, steady_clock_of
+from restante.server.event_components import event_components
 from restante.server.http.deadlines import SLOT_SECONDS, Deadlines
 from restante.server.http.fast_lane import FastLaneState
 from restante.server.http.post_templates import PostTemplates
@@ -142,27 +131,16 @@ class Node:
         self.updates = self._updates()
         self.redis.invalidate_for(self.updates.poll)
         self.commands = self._commands(is_shared=is_shared)
-        events = events_options(settings)
-        self.events = EventsComponent(database, self.identity.client_tokens, events)
-        self.signing = SigningComponent(database, master_key, signing_options(settings, is_shared=is_shared))
-        subscriptions = SubscriptionOptions(events.paths.bases(), base_url(settings), self.signing.message_signatures)
-        self.push = PushComponent(database, master_key, push_options(settings), subscriptions)
-        self.shared_signals = SharedSignalsComponent(
+        parts = event_components(
+            settings,
             database,
             master_key,
-            self.push.pusher.client,
-            self.events.presence,
-            self.events.counters,
-            events.poll,
-            shared_signals_options(settings),
-        )
-        self.client_access = ClientAccessComponent(
-            database,
+            self.identity.client_tokens,
             self.client_certificates,
-            access,
-            self.signing.rotation.make_missing,
-            self.events.presence.newest_ms,
+            is_shared=is_shared,
         )
+        self.events, self.signing, self.client_access = parts.events, parts.signing, parts.client_access
+        self.push, self.shared_signals = parts.push, parts.shared_signals
         self.access_control.report_refusals_to(self.client_access.refusals.record_token)
         components = [
             self.outbox,
@@ -170,12 +148,7 @@ class Node:
             self.redis,
             self.identity,
             self.commands,
-            self.client_access,
-            self.events,
-            self.signing,
-            self.push,
-            self.shared_signals,
-            PortalComponent(portal_facts(settings)),
+            *parts.in_order(),
             self._console(),
         ]
         actions = [action for component in components for action in component.job_actions()]

@@ -58,3 +58,13 @@ def test_jwks_from_a_file_is_sent_as_it_is(remote: Restante, tmp_path: Path) -> 
     file.write_text(json.dumps({"keys": []}))
     refused = remote.error_line("client", "create", "x", "--method", "private_key_jwt", "--jwks", str(file))
     assert refused.startswith("--jwks")
+
+
+def test_address_of_keys_is_read_by_the_server_which_names_the_flag(remote: Restante) -> None:
+    uri = "https://localhost:1/jwks.json"
+    refused = remote.error_line("client", "create", "x", "--method", "private_key_jwt", "--jwks-uri", uri)
+    assert refused.startswith("--jwks-uri: expected an address that can be read")
+    both = remote.error_line(
+        "client", "create", "x", "--method", "private_key_jwt", "--jwks-uri", uri, "--jwks", __file__
+    )
+    assert both.startswith("--jwks")

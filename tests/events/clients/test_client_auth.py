@@ -11,6 +11,7 @@ from restante.events.clients.client_keys import ALGORITHMS
 from restante.events.clients.oauth_errors import InvalidClient, OAuthError
 from restante.identity.clients.client_certificates import ClientCertificate, from_der
 from tests.events.client_keys import ASSERTION_TYPE, assertion, assertion_form
+from tests.events.default_options import remote_keys
 from tests.events.token_app import TOKEN_URL, add_by_certificate, add_by_key, add_by_secret, basic
 from tests.pki import CertificateFiles, pki
 
@@ -32,7 +33,11 @@ def request(
 
 def auth(database: Database, *, is_development: bool = True) -> ClientAuth:
     return ClientAuth(
-        database, is_development=is_development, assertion_seconds_max=300, assertion_algorithms=ALGORITHMS
+        database,
+        remote_keys(database),
+        is_development=is_development,
+        assertion_seconds_max=300,
+        assertion_algorithms=ALGORITHMS,
     )
 
 

@@ -7,7 +7,7 @@ from restante.events.clients import assertions, clients
 from restante.events.clients.clients import ClientRegistration
 from restante.events.clients.component import ClientAccessComponent
 from restante.web.client_cert import ClientCertificates
-from tests.events.default_options import access_options, stored_poll
+from tests.events.default_options import access_options, remote_keys, stored_poll
 
 
 async def make_no_keys(_algorithms: Iterable[str]) -> None:
@@ -15,7 +15,9 @@ async def make_no_keys(_algorithms: Iterable[str]) -> None:
 
 
 def test_component_has_routes_sweeps_and_counters(database: Database) -> None:
-    component = ClientAccessComponent(database, ClientCertificates(), access_options(), make_no_keys, stored_poll)
+    component = ClientAccessComponent(
+        database, ClientCertificates(), access_options(), make_no_keys, stored_poll, remote_keys(database)
+    )
     names = [f"{route.method} {route.path}" for route in component.routes()]
     assert {"POST /token", "GET /.well-known/oauth-authorization-server"} <= set(names)
     assert component.sweeps() == [assertions.forget_expired]
@@ -23,7 +25,9 @@ def test_component_has_routes_sweeps_and_counters(database: Database) -> None:
 
 
 async def test_warning_is_logged_only_if_clients_exist(database: Database) -> None:
-    component = ClientAccessComponent(database, ClientCertificates(), access_options(), make_no_keys, stored_poll)
+    component = ClientAccessComponent(
+        database, ClientCertificates(), access_options(), make_no_keys, stored_poll, remote_keys(database)
+    )
     with capture_logs() as without_clients:
         await component.warn()
     assert without_clients == []
@@ -34,6 +38,11 @@ async def test_warning_is_logged_only_if_clients_exist(database: Database) -> No
     assert "DEVELOPMENT" in logged[0]["event"]
     with capture_logs() as without_development:
         await ClientAccessComponent(
-            database, ClientCertificates(), access_options(is_development=False), make_no_keys, stored_poll
+            database,
+            ClientCertificates(),
+            access_options(is_development=False),
+            make_no_keys,
+            stored_poll,
+            remote_keys(database),
         ).warn()
     assert without_development == []

@@ -6,6 +6,7 @@ import pytest
 
 from restante.database.database import Database
 from restante.events.clients import clients
+from restante.events.clients.remote_keys import RemoteKeys
 from restante.events.clients.routes_admin import AdminClientRoutes
 from restante.events.response_format import RESPONSE_FORMAT
 from restante.identity import api_keys
@@ -15,7 +16,7 @@ from restante.identity.signing_keys import SigningKeys
 from restante.web.access import AccessControl
 from tests.defaults import new_application, new_device_tokens
 from tests.events.client_keys import jwks, private_jwk
-from tests.events.default_options import access_options, stored_poll
+from tests.events.default_options import access_options, remote_keys, stored_poll
 from tests.pki import TPP_DN
 
 BY_SECRET = {"name": "a bank app", "token_endpoint_auth_method": "client_secret_basic", "client_id": "tpp"}
@@ -30,12 +31,17 @@ BY_CERTIFICATE = {
 class AdminApp:
     """An ASGI application with the operator routes, and an HTTP client with an admin key."""
 
-    def __init__(self, database: Database, **options: Any) -> None:
+    def __init__(self, database: Database, keys: RemoteKeys | None = None, **options: Any) -> None:
         self.warnings = 0
         self.algorithms: list[str] = []
         _, key = database.write_now(api_keys.create, "me", Role.admin)
         routes = AdminClientRoutes(
-            database, access_options(**options), self._warn, self._make_keys, stored_poll
+            database,
+            access_options(**options),
+            self._warn,
+            self._make_keys,
+            stored_poll,
+            keys or remote_keys(database),
         ).routes()
         tokens = new_device_tokens(database, SigningKeys(database, MasterKey(bytes(32))))
         application = new_application(routes, AccessControl(database, tokens), RESPONSE_FORMAT)
@@ -81,6 +87,8 @@ async def test_client_is_registered_rotated_suspended_and_resumed(app: AdminApp)
         "status": "active",
         "token_endpoint_auth_method": "client_secret_basic",
         "kids": [],
+        "jwks_uri": None,
+        "jwks_read_at": None,
         "tls_client_auth_subject_dn": None,
         "scope": "eventpolling",
         "set_signing_alg": "PS256",

@@ -21,6 +21,8 @@ class ClientView(TypedDict, total=False):
     status: Literal["active", "removed", "suspended"]
     token_endpoint_auth_method: Literal["client_secret_basic", "private_key_jwt", "tls_client_auth"]
     kids: list[str]
+    jwks_uri: str | None
+    jwks_read_at: str | None
     tls_client_auth_subject_dn: str | None
     scope: str
     set_signing_alg: Literal["ES256", "EdDSA", "PS256", "RS256"]
@@ -390,6 +392,7 @@ class Clients(Noun):
         token_endpoint_auth_method: Literal["client_secret_basic", "private_key_jwt", "tls_client_auth"],
         client_id: str | UnsetType | None = UNSET,
         jwks: Mapping[str, Any] | UnsetType | None = UNSET,
+        jwks_uri: str | UnsetType | None = UNSET,
         tls_client_auth_subject_dn: str | UnsetType | None = UNSET,
         set_signing_alg: Literal["ES256", "EdDSA", "PS256", "RS256"] | UnsetType | None = UNSET,
         scope: str | UnsetType = UNSET,
@@ -403,6 +406,7 @@ class Clients(Noun):
                 token_endpoint_auth_method=token_endpoint_auth_method,
                 client_id=client_id,
                 jwks=jwks,
+                jwks_uri=jwks_uri,
                 tls_client_auth_subject_dn=tls_client_auth_subject_dn,
                 set_signing_alg=set_signing_alg,
                 scope=scope,
@@ -487,13 +491,14 @@ class Clients(Noun):
         client_id: str,
         *,
         jwks: Mapping[str, Any] | UnsetType | None = UNSET,
+        jwks_uri: str | UnsetType | None = UNSET,
         tls_client_auth_subject_dn: str | UnsetType | None = UNSET,
     ) -> RegisteredClientView:
         """Replace a client's secret, keys or subject."""
         found: RegisteredClientView = await self.call(
             "POST",
             f"/admin/clients/{self.quoted(client_id)}/rotate",
-            body=as_body(jwks=jwks, tls_client_auth_subject_dn=tls_client_auth_subject_dn),
+            body=as_body(jwks=jwks, jwks_uri=jwks_uri, tls_client_auth_subject_dn=tls_client_auth_subject_dn),
         )
         return found
 

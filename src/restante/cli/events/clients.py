@@ -5,7 +5,6 @@ A certificate or a public key in PEM can be given as it is: its subject, or its 
 
 import base64
 import hashlib
-import urllib.request
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +23,6 @@ from restante.core.errors import BadInput
 CLIENT = Noun("Clients of event polling.")
 app = CLIENT.app
 
-FETCH_SECONDS = 15.0
 METHODS = ("tls_client_auth", "private_key_jwt", "client_secret_basic")
 ALGORITHMS = ("PS256", "ES256", "EdDSA", "RS256")
 _CURVES = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
@@ -36,9 +34,16 @@ JwksOption = Annotated[
     str | None,
     typer.Option(
         "--jwks",
-        metavar="FILE|URL",
-        help="Its public keys for private_key_jwt: a JWKS or a public key in PEM; a file, - for stdin, or a URL, "
-        "which is read once.",
+        metavar="FILE",
+        help="Its public keys for private_key_jwt: a file with a JWKS or a public key in PEM; - for stdin.",
+    ),
+]
+JwksUriOption = Annotated[
+    str | None,
+    typer.Option(
+        "--jwks-uri",
+        metavar="URL",
+        help="The address where it publishes its keys, instead of --jwks. The server reads it again for new keys.",
     ),
 ]
 CertificateOption = Annotated[
@@ -70,6 +75,8 @@ def list_clients(call: Call) -> Page:
         **COLUMNS,
         "subject": "tls_client_auth_subject_dn",
         "keys": joined("kids"),
+        "keys at": "jwks_uri",
+        "keys read": when("jwks_read_at"),
         "signing algorithm": "set_signing_alg",
         "created": when("created_at"),
         "suspended": when("suspended_at"),
@@ -91,6 +98,7 @@ def create(
         str | None, typer.Option("--client-id", metavar="ID", help="Its client_id. Default: a new one.")
     ] = None,
     jwks: JwksOption = None,
+    jwks_uri: JwksUriOption = None,
     certificate: CertificateOption = None,
     tls_client_auth_subject_dn: SubjectOption = None,
     set_signing_alg: Annotated[
@@ -104,6 +112,7 @@ def create(
     given: dict[str, Any] = {
         "client_id": client_id,
         "jwks": _jwks(jwks),
+        "jwks_uri": jwks_uri,
         "tls_client_auth_subject_dn": _subject(certificate, tls_client_auth_subject_dn),
         "set_signing_alg": set_signing_alg,
         "scope": scope,
@@ -120,6 +129,7 @@ def rotate(
     call: Call,
     client: ClientArgument,
     jwks: JwksOption = None,
+    jwks_uri: JwksUriOption = None,
     certificate: CertificateOption = None,
     tls_client_auth_subject_dn: SubjectOption = None,
 ) -> Any:
@@ -127,6 +137,7 @@ def rotate(
     call.confirm(f"This replaces the credential of client {client}: its access tokens end.")
     given: dict[str, Any] = {
         "jwks": _jwks(jwks),
+        "jwks_uri": jwks_uri,
         "tls_client_auth_subject_dn": _subject(certificate, tls_client_auth_subject_dn),
     }
     made = call.client.clients.rotate(client, **{field: value for field, value in given.items() if value is not None})
@@ -191,13 +202,7 @@ def _subject(certificate: Path | None, subject: str | None) -> str | None:
 def _jwks(source: str | None) -> dict[str, Any] | None:
     if source is None:
         return None
-    if source == "-":
-        raw = typer.get_binary_stream("stdin").read()
-    elif source.startswith(("https://", "http://")):
-        with urllib.request.urlopen(source, timeout=FETCH_SECONDS) as response:  # noqa: S310 — checked above
-            raw = response.read(1024 * 1024)
-    else:
-        raw = Path(source).read_bytes()
+    raw = typer.get_binary_stream("stdin").read() if source == "-" else Path(source).read_bytes()
     if raw.lstrip().startswith(b"-----BEGIN"):
         return {"keys": [_jwk(raw)]}
     try:

@@ -53,6 +53,11 @@ class VerifiedAssertion:
     exp: float
 
 
+# No known key of the client verifies the assertion. The message is that of every failed authentication.
+class UnknownSignature(InvalidClient):
+    __doc__ = InvalidClient.__doc__
+
+
 class _AssertionClaims(msgspec.Struct, frozen=True):
     iss: str
     sub: str
@@ -139,7 +144,7 @@ def _check_signature(signed: CompactSignature, jwks: str, algorithms: tuple[str,
     # Many client libraries name no key: then every registered key that fits the algorithm is tried.
     registry = allowed_algorithms((alg,))
     if not any(_is_signed_with(signed, key, registry) for key in client_keys.find_keys(jwks, kid, alg)):
-        raise InvalidClient
+        raise UnknownSignature
 
 
 def _is_signed_with(signed: CompactSignature, key: Key, registry: JWSRegistry) -> bool:

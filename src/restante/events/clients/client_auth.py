@@ -19,9 +19,10 @@ from urllib.parse import unquote_plus
 
 from restante.database.database import Database
 from restante.events.clients import assertions, clients
-from restante.events.clients.assertions import AssertionRules, VerifiedAssertion
+from restante.events.clients.assertions import AssertionRules, UnknownSignature, VerifiedAssertion
 from restante.events.clients.clients import AuthMethod, EventClient
 from restante.events.clients.oauth_errors import InvalidClient, OAuthError, RefusalReason
+from restante.events.clients.remote_keys import RemoteKeys
 from restante.identity import secret_tokens
 from restante.identity.clients import subject_dn
 from restante.identity.clients.client_certificates import ClientCertificate
@@ -50,12 +51,14 @@ class ClientAuth:
     def __init__(
         self,
         database: Database,
+        remote_keys: RemoteKeys,
         *,
         is_development: bool,
         assertion_seconds_max: float,
         assertion_algorithms: tuple[str, ...],
     ) -> None:
         self._database = database
+        self._remote_keys = remote_keys
         self._assertion_algorithms = assertion_algorithms
         self._is_development = is_development
         self._assertion_seconds_max = assertion_seconds_max
@@ -86,12 +89,24 @@ class ClientAuth:
             client_id = assertions.unverified_client_id(text)
         _check_client_id_matches(request.form, client_id)
         client = await self._find(client_id, "private_key_jwt")
-        if client.credentials.jwks is None:
+        client = await self._remote_keys.current(client, int(request.now * 1000))
+        try:
+            return self._verified(request, client)
+        except UnknownSignature:
+            # The client may have published a new key since its address was read.
+            newer = await self._remote_keys.newer(client)
+            if newer is None:
+                raise
+            return self._verified(request, newer)
+
+    def _verified(self, request: TokenRequest, client: EventClient) -> AuthenticatedClient:
+        jwks = client.credentials.jwks
+        if jwks is None:
             raise InvalidClient
         rules = AssertionRules(request.audiences, self._assertion_algorithms, self._assertion_seconds_max)
-        jwks = client.credentials.jwks
+        text = request.form["client_assertion"]
         with _reason("assertion"):
-            return AuthenticatedClient(client, assertions.verify(text, jwks, client_id, rules, request.now))
+            return AuthenticatedClient(client, assertions.verify(text, jwks, client.client_id, rules, request.now))
 
     async def _by_certificate(self, request: TokenRequest) -> AuthenticatedClient:
         certificate = request.certificate

@@ -38,6 +38,25 @@ def check_jwks(jwks: object, field: str = "jwks") -> str:
     return msgspec.json.encode({"keys": kept}).decode()
 
 
+def usable_jwks(jwks: object, field: str) -> str:
+    """The usable keys of a JWKS that serves other purposes too, as they are stored; raise BadInput if there is none.
+
+    Ignored: keys for encryption, of other types, without a kid, malformed ones, and all after the first twenty.
+    """
+    keys = jwks.get("keys") if isinstance(jwks, dict) else None
+    usable: dict[str, dict[str, str]] = {}
+    for each in keys if isinstance(keys, list) else []:
+        try:
+            kept = _check_key(each, field)
+        except BadInput:
+            continue
+        usable.setdefault(kept["kid"], kept)
+    if not usable:
+        expected = f"the address of a JWKS with a public key for {', '.join(ALGORITHMS)} that has a kid"
+        raise BadInput(field, expected)
+    return msgspec.json.encode({"keys": list(usable.values())[:KEYS_MAX]}).decode()
+
+
 def find_keys(jwks: str, kid: str | None, alg: str) -> list[Key]:
     """Return the keys that are valid for that algorithm: the one with that kid, or all if no kid is given."""
     return [

@@ -12,7 +12,7 @@ Invariants:
 import re
 import secrets
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from restante.core.errors import BadInput, Conflict, NotFound
 from restante.database import filtered_list
@@ -51,7 +51,7 @@ NAME_LENGTH_MAX = 200
 RESERVED_IDS = ("counts", "export")
 _COLUMNS = (
     "id, client_id, name, token_endpoint_auth_method, secret_hash, jwks, tls_subject_dn, scope, set_signing_alg,"
-    " created_at, suspended_at, last_poll_at, removed_at"
+    " created_at, suspended_at, last_poll_at, removed_at, jwks_uri, jwks_read_at"
 )
 _STATE = (
     "CASE WHEN removed_at IS NOT NULL THEN 'removed' WHEN suspended_at IS NOT NULL THEN 'suspended' ELSE 'active' END"
@@ -60,8 +60,16 @@ _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]*")
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedKeys:
+    """The usable keys that a client publishes at an address, as they are stored."""
+
+    uri: str
+    jwks: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClientRegistration:
-    """An operator's request to register a client."""
+    """An operator's request to register a client. Its keys are in `jwks`, or were read from its own address."""
 
     name: str
     method: AuthMethod
@@ -70,6 +78,7 @@ class ClientRegistration:
     subject_dn: str | None = None
     set_signing_alg: SigningAlg = "PS256"
     scope: str = SCOPES[0]
+    published: PublishedKeys | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +97,13 @@ class ClientCredentials:
     secret_hash: bytes | None
     jwks: str | None
     subject_dn: str | None
+    jwks_uri: str | None = None
+
+    def is_same_registration(self, other: Self) -> bool:
+        """Whether no operator replaced them. Keys that were read again from the same address are no replacement."""
+        if self.jwks_uri is not None and self.jwks_uri == other.jwks_uri:
+            return replace(self, jwks=None) == replace(other, jwks=None)
+        return self == other
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +118,10 @@ class EventClient:
     suspended_at: int | None
     last_poll_at: int | None
     removed_at: int | None = None
+    jwks_read_at: int | None = None
+
+    def without_keys(self) -> "EventClient":
+        return replace(self, credentials=replace(self.credentials, jwks=None))
 
     @property
     def status(self) -> ClientState:
@@ -118,7 +138,9 @@ def add(conn: Connection, registration: ClientRegistration, actor: str = "system
     """Register a client. Raise BadInput for an invalid field and Conflict if the client_id exists."""
     client_id = _check_client_id(registration.client_id)
     name = _check_name(registration.name)
-    credentials, secret = _make_credentials(registration.method, registration.jwks, registration.subject_dn)
+    credentials, secret = _make_credentials(
+        registration.method, registration.jwks, registration.published, registration.subject_dn
+    )
     row = conn.one(
         SQL.insert_client,
         client_id=client_id,
@@ -126,6 +148,8 @@ def add(conn: Connection, registration: ClientRegistration, actor: str = "system
         method=credentials.method,
         secret_hash=credentials.secret_hash,
         jwks=credentials.jwks,
+        jwks_uri=credentials.jwks_uri,
+        jwks_read_at=None if registration.published is None else conn.now_ms,
         subject_dn=credentials.subject_dn,
         scope=check_scope(registration.scope),
         set_signing_alg=registration.set_signing_alg,
@@ -204,28 +228,50 @@ def count(conn: Connection) -> int:
     return int(row["clients"]) if row else 0
 
 
-def rotate(conn: Connection, client_id: str, jwks: Any, subject_dn: str | None, actor: str) -> RegisteredClient:
+def rotate(
+    conn: Connection,
+    client_id: str,
+    jwks: Any,
+    subject_dn: str | None,
+    actor: str,
+    published: PublishedKeys | None = None,
+) -> RegisteredClient:
     """Replace the client's credentials with others of the same method. Its access tokens end at once.
 
     Public keys of a client that does not authenticate with them stay unless others are given.
     """
     client = get_for_update(conn, client_id)
     before = client.credentials
-    if before.method == "tls_client_auth" and jwks is not None and subject_dn is None:
+    has_keys = jwks is not None or published is not None
+    if before.method == "tls_client_auth" and has_keys and subject_dn is None:
         subject_dn = before.subject_dn
-    credentials, secret = _make_credentials(before.method, jwks, subject_dn)
-    if credentials.jwks is None:
-        credentials = replace(credentials, jwks=before.jwks)
+    credentials, secret = _make_credentials(before.method, jwks, published, subject_dn)
+    if not has_keys:
+        credentials = replace(credentials, jwks=before.jwks, jwks_uri=before.jwks_uri)
     conn.run(
         SQL.set_credentials,
         id=client.id,
         secret_hash=credentials.secret_hash,
         jwks=credentials.jwks,
+        jwks_uri=credentials.jwks_uri,
+        jwks_read_at=client.jwks_read_at if published is None else conn.now_ms,
         subject_dn=credentials.subject_dn,
     )
     ended = end_access(conn, client.id)
     event_audit.record(conn, actor, "client.rotated", client_id, _audit_detail(credentials, tokens_ended=ended))
     return RegisteredClient(client_id, secret)
+
+
+def store_published_keys(conn: Connection, client_id: str, published: PublishedKeys) -> EventClient | None:
+    """Store what the client's address has now. None if the client has another address meanwhile, or was removed."""
+    client = find_for_update(conn, client_id)
+    if client is None or client.removed_at is not None or client.credentials.jwks_uri != published.uri:
+        return None
+    conn.run(SQL.set_published_keys, id=client.id, jwks=published.jwks, now_ms=conn.now_ms)
+    kids = client_keys.kids(published.jwks)
+    if kids != client_keys.kids(client.credentials.jwks):
+        event_audit.record(conn, "system", "client.keys_read", client_id, {"jwks_uri": published.uri, "kids": kids})
+    return get(conn, client_id)
 
 
 def suspend(conn: Connection, client_id: str, actor: str) -> EventClient:
@@ -267,7 +313,7 @@ def event_algorithms(scope: str, set_signing_alg: str) -> list[str]:
 
 
 def _make_credentials(
-    method: AuthMethod, jwks: Any, tls_subject_dn: str | None
+    method: AuthMethod, jwks: Any, published: PublishedKeys | None, tls_subject_dn: str | None
 ) -> tuple[ClientCredentials, str | None]:
     """Return the credentials to store, and the new secret, if any. Refuse a subject of another method.
 
@@ -275,13 +321,22 @@ def _make_credentials(
     """
     if tls_subject_dn is not None and method != "tls_client_auth":
         raise BadInput("tls_client_auth_subject_dn", f"no value: it belongs to tls_client_auth, not to {method}")
-    keys = None if jwks is None and method != "private_key_jwt" else client_keys.check_jwks(jwks)
+    keys, uri = _registered_keys(method, jwks, published)
     if method == "private_key_jwt":
-        return ClientCredentials(method, None, keys, None), None
+        return ClientCredentials(method, None, keys, None, uri), None
     if method == "tls_client_auth":
-        return ClientCredentials(method, None, keys, _check_subject(tls_subject_dn)), None
+        return ClientCredentials(method, None, keys, _check_subject(tls_subject_dn), uri), None
     secret = secret_tokens.make(SECRET_PREFIX)
-    return ClientCredentials(method, secret_tokens.digest(secret), keys, None), secret
+    return ClientCredentials(method, secret_tokens.digest(secret), keys, None, uri), secret
+
+
+def _registered_keys(method: AuthMethod, jwks: Any, published: PublishedKeys | None) -> tuple[str | None, str | None]:
+    """The keys to store, and the address that they came from, if any."""
+    if published is not None:
+        if jwks is not None:
+            raise BadInput("jwks_uri", "no value: jwks has the keys")
+        return published.jwks, published.uri
+    return None if jwks is None and method != "private_key_jwt" else client_keys.check_jwks(jwks), None
 
 
 def _check_client_id(client_id: str | None) -> str:
@@ -330,6 +385,8 @@ def _audit_detail(credentials: ClientCredentials, **more: Any) -> dict[str, Any]
     shown: dict[str, Any] = {"token_endpoint_auth_method": credentials.method}
     if credentials.jwks is not None:
         shown["kids"] = client_keys.kids(credentials.jwks)
+    if credentials.jwks_uri is not None:
+        shown["jwks_uri"] = credentials.jwks_uri
     if credentials.subject_dn is not None:
         shown["tls_client_auth_subject_dn"] = credentials.subject_dn
     return {**shown, **more}
@@ -337,7 +394,7 @@ def _audit_detail(credentials: ClientCredentials, **more: Any) -> dict[str, Any]
 
 def _client(row: Row) -> EventClient:
     credentials = ClientCredentials(
-        row["token_endpoint_auth_method"], row["secret_hash"], row["jwks"], row["tls_subject_dn"]
+        row["token_endpoint_auth_method"], row["secret_hash"], row["jwks"], row["tls_subject_dn"], row["jwks_uri"]
     )
     return EventClient(
         row["id"],
@@ -350,4 +407,5 @@ def _client(row: Row) -> EventClient:
         row["suspended_at"],
         row["last_poll_at"],
         row["removed_at"],
+        row["jwks_read_at"],
     )

@@ -9,6 +9,7 @@ from restante.delivery.retention import Sweep
 from restante.events.clients import assertions, clients
 from restante.events.clients.access import AccessOptions, TokenCounters
 from restante.events.clients.refusals import Refusals
+from restante.events.clients.remote_keys import RemoteKeys
 from restante.events.clients.routes_admin import AdminClientRoutes, MakeKeys
 from restante.events.clients.routes_client_state import ClientStateRoutes, NewestPoll
 from restante.events.clients.routes_token import TokenRoutes
@@ -27,9 +28,11 @@ class ClientAccessComponent(Component):
         options: AccessOptions,
         make_keys: MakeKeys,
         newest_poll: NewestPoll,
+        remote_keys: RemoteKeys,
     ) -> None:
         self._database = database
         self._newest_poll = newest_poll
+        self._remote_keys = remote_keys
         self._make_keys = make_keys
         self._client_certificates = client_certificates
         self.options = options
@@ -37,11 +40,20 @@ class ClientAccessComponent(Component):
         self.refusals = Refusals(database)
 
     def routes(self) -> list[Route]:
+        token_routes = TokenRoutes(
+            self._database,
+            self._client_certificates,
+            self.options,
+            self.counters,
+            self.refusals,
+            self._remote_keys,
+        )
+        admin_routes = AdminClientRoutes(
+            self._database, self.options, self.warn, self._make_keys, self._newest_poll, self._remote_keys
+        )
         return [
-            *TokenRoutes(
-                self._database, self._client_certificates, self.options, self.counters, self.refusals
-            ).routes(),
-            *AdminClientRoutes(self._database, self.options, self.warn, self._make_keys, self._newest_poll).routes(),
+            *token_routes.routes(),
+            *admin_routes.routes(),
             *ClientStateRoutes(self._database, self._newest_poll).routes(),
         ]
 

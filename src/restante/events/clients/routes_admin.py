@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from restante.core.errors import BadInput
+from restante.core.events.callback_url import LENGTH_MAX
 from restante.core.iso_time import iso, iso_or_none, iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
@@ -23,10 +24,12 @@ from restante.events.clients.clients import (
     ClientRegistration,
     ClientState,
     EventClient,
+    PublishedKeys,
     RegisteredClient,
     SigningAlg,
 )
 from restante.events.clients.refusals import RefusalSummary
+from restante.events.clients.remote_keys import RemoteKeys
 from restante.events.publishing import event_audit
 from restante.events.publishing.event_audit import AuditedAction
 from restante.events.response_format import RESPONSE_FORMAT
@@ -77,13 +80,15 @@ _EXAMPLE = {
 
 
 class ClientBody(msgspec.Struct, forbid_unknown_fields=True):
-    """`tls_client_auth_subject_dn` goes with tls_client_auth. `jwks` is required for private_key_jwt; other clients may
-    have one for their message signatures."""
+    """`tls_client_auth_subject_dn` goes with tls_client_auth. A client with private_key_jwt has its public keys in
+    `jwks`, or publishes them at `jwks_uri`, which the server reads again when a key is new; other clients may have keys
+    for their message signatures."""
 
     name: Annotated[str, Meta(min_length=1, max_length=clients.NAME_LENGTH_MAX)]
     token_endpoint_auth_method: AuthMethod
     client_id: Annotated[str, Meta(min_length=1, max_length=clients.CLIENT_ID_LENGTH_MAX)] | None = None
     jwks: dict[str, Any] | None = None
+    jwks_uri: Annotated[str, Meta(min_length=1, max_length=LENGTH_MAX)] | None = None
     tls_client_auth_subject_dn: str | None = None
     set_signing_alg: SigningAlg | None = None
     scope: str = SCOPES[0]
@@ -93,6 +98,7 @@ class ClientRotationBody(msgspec.Struct, forbid_unknown_fields=True):
     """The new keys or subject of the client; empty for a client with a secret, which gets a new secret."""
 
     jwks: dict[str, Any] | None = None
+    jwks_uri: Annotated[str, Meta(min_length=1, max_length=LENGTH_MAX)] | None = None
     tls_client_auth_subject_dn: str | None = None
 
 
@@ -110,6 +116,8 @@ class ClientView(msgspec.Struct, frozen=True):
     status: ClientState
     token_endpoint_auth_method: AuthMethod
     kids: list[str]
+    jwks_uri: str | None
+    jwks_read_at: str | None
     tls_client_auth_subject_dn: str | None
     scope: str
     set_signing_alg: SigningAlg
@@ -145,11 +153,13 @@ class AdminClientRoutes:
         warn: Callable[[], Awaitable[None]],
         make_keys: MakeKeys,
         newest_poll: Callable[[int, int | None], int | None],
+        remote_keys: RemoteKeys,
     ) -> None:
         self._database = database
         # The last poll of a client that memory knows, if it is newer than the stored one.
         self._newest_poll = newest_poll
         self._options = options
+        self._remote_keys = remote_keys
         self._make_keys = make_keys
         # Logs how the settings weaken the access of clients; called after each registration.
         self._warn = warn
@@ -193,11 +203,17 @@ class AdminClientRoutes:
     async def add(self, request: ApiRequest, body: ClientBody) -> RegisteredClientView:
         request.require_all("this registers a client")
         check_auth_method(body.token_endpoint_auth_method, self._options)
-        registration = registration_of(body, self._options)
+        registration = registration_of(body, await self._published(body), self._options)
         registered = await self._database.write(clients.add, registration, request.actor)
         await self._make_keys(clients.event_algorithms(registration.scope, registration.set_signing_alg))
         await self._warn()
         return registered_view(registered)
+
+    async def _published(self, body: ClientBody | ClientRotationBody) -> PublishedKeys | None:
+        """The keys at the address of the body. An address beside keys is refused without being read."""
+        if body.jwks_uri is None:
+            return None
+        return PublishedKeys(body.jwks_uri, "") if body.jwks else await self._remote_keys.read(body.jwks_uri)
 
     async def list_page(self, request: ApiRequest) -> Page[ClientView]:
         check_filters(request, _LIST_QUERY)
@@ -230,7 +246,8 @@ class AdminClientRoutes:
     async def rotate(self, request: ApiRequest, body: ClientRotationBody) -> RegisteredClientView:
         """The method stays the same. The client's access tokens end at once."""
         client_id, subject = _client_id_of(request), body.tls_client_auth_subject_dn
-        registered = await self._database.write(clients.rotate, client_id, body.jwks, subject, request.actor)
+        published = await self._published(body)
+        registered = await self._database.write(clients.rotate, client_id, body.jwks, subject, request.actor, published)
         return registered_view(registered)
 
     async def suspend(self, request: ApiRequest) -> ClientView:
@@ -288,7 +305,7 @@ def _client_id_of(request: ApiRequest) -> str:
     return client_id
 
 
-def registration_of(body: ClientBody, options: AccessOptions) -> ClientRegistration:
+def registration_of(body: ClientBody, published: PublishedKeys | None, options: AccessOptions) -> ClientRegistration:
     return ClientRegistration(
         body.name,
         body.token_endpoint_auth_method,
@@ -297,6 +314,7 @@ def registration_of(body: ClientBody, options: AccessOptions) -> ClientRegistrat
         body.tls_client_auth_subject_dn,
         body.set_signing_alg or options.set_signing_alg,
         body.scope,
+        published,
     )
 
 
@@ -317,6 +335,8 @@ def client_view(client: EventClient) -> ClientView:
         status=client.status,
         token_endpoint_auth_method=client.credentials.method,
         kids=client_keys.kids(client.credentials.jwks),
+        jwks_uri=client.credentials.jwks_uri,
+        jwks_read_at=None if client.jwks_read_at is None else iso_precise(client.jwks_read_at),
         tls_client_auth_subject_dn=client.credentials.subject_dn,
         scope=client.scope,
         set_signing_alg=client.set_signing_alg,

@@ -24,6 +24,7 @@ from restante.events.clients.access import TOKEN_PATH, AccessOptions, TokenCount
 from restante.events.clients.client_auth import AuthenticatedClient, ClientAuth, TokenRequest, claimed_client_id
 from restante.events.clients.oauth_errors import InvalidClient, InvalidScope, OAuthError, UnsupportedGrant, error_code
 from restante.events.clients.refusals import Refusals
+from restante.events.clients.remote_keys import RemoteKeys
 from restante.events.clients.response_format import RESPONSE_FORMAT
 from restante.identity.clients import client_tokens
 from restante.identity.clients.client_certificates import ClientCertificate
@@ -87,6 +88,7 @@ class TokenRoutes:
         options: AccessOptions,
         counters: TokenCounters,
         refusals: Refusals,
+        remote_keys: RemoteKeys,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -98,6 +100,7 @@ class TokenRoutes:
         self._clock = clock
         self._auth = ClientAuth(
             database,
+            remote_keys,
             is_development=options.is_development,
             assertion_seconds_max=options.assertion_seconds_max,
             assertion_algorithms=options.assertion_algorithms,
@@ -263,7 +266,9 @@ def issue_token(
 ) -> str:
     """Issue a token, unless the client was suspended or its credentials changed since it authenticated."""
     client = clients.find_for_update(conn, authenticated.client.client_id)
-    if client is None or client.suspended_at is not None or client.credentials != authenticated.client.credentials:
+    if client is None or client.suspended_at is not None:
+        raise InvalidClient
+    if not client.credentials.is_same_registration(authenticated.client.credentials):
         raise InvalidClient
     if authenticated.assertion is not None and not assertions.consume(conn, client.id, authenticated.assertion):
         raise InvalidClient("the assertion was used before: its jti must be new", reason="assertion_replayed")

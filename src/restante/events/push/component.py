@@ -7,6 +7,7 @@ from restante.database.commit_events import ForeignCommit
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.events.api_versions import ApiBase
+from restante.events.outgoing_http import OutgoingClient
 from restante.events.push import push_queue
 from restante.events.push.pusher import Pusher, PushOptions
 from restante.events.push.receivers import PushDue
@@ -28,12 +29,17 @@ class SubscriptionOptions:
 
 class PushComponent(Component):
     def __init__(
-        self, database: Database, master_key: MasterKey, options: PushOptions, subscriptions: SubscriptionOptions
+        self,
+        database: Database,
+        master_key: MasterKey,
+        options: PushOptions,
+        subscriptions: SubscriptionOptions,
+        client: OutgoingClient | None = None,
     ) -> None:
         self._database = database
         self._options = options
         self._subscriptions = subscriptions
-        self.pusher = Pusher(database, master_key, options)
+        self.pusher = Pusher(database, master_key, options, client)
         self._open_circuits = 0
 
     def routes(self) -> list[Route]:

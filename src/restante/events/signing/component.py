@@ -8,6 +8,7 @@ from restante.database.commit_events import ClusterMessage, ForeignCommit
 from restante.database.database import Database
 from restante.delivery.retention import Sweep
 from restante.events.bulk.event_actions import event_job_actions
+from restante.events.clients.remote_keys import RemoteKeys
 from restante.events.publishing.publishing import EventsToSign
 from restante.events.publishing.routes import AdminEventRoutes
 from restante.events.signing import event_keys
@@ -35,13 +36,17 @@ class SigningOptions:
 
 
 class SigningComponent(Component):
-    def __init__(self, database: Database, master_key: MasterKey, options: SigningOptions) -> None:
+    def __init__(
+        self, database: Database, master_key: MasterKey, options: SigningOptions, remote_keys: RemoteKeys
+    ) -> None:
         self._database = database
         self._options = options
         pool = SigningPool(options.processes)
         self.signer = Signer(database, master_key, pool, options.signer, is_shared=options.is_shared)
         self.rotation = KeyRotation(database, master_key, options.rotation)
-        self.message_signatures = MessageSignatures(database, master_key, self.rotation.make_missing, options.messages)
+        self.message_signatures = MessageSignatures(
+            database, master_key, self.rotation.make_missing, options.messages, remote_keys
+        )
         self.published_count = 0
 
     def routes(self) -> list[Route]:

@@ -29,6 +29,8 @@ from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.events.api_versions import Version
 from restante.events.clients import client_keys, clients
+from restante.events.clients.clients import EventClient
+from restante.events.clients.remote_keys import RemoteKeys
 from restante.events.errors import InvalidClaim, MalformedSignature, MissingClaim, MissingSignature, SignatureError
 from restante.events.signing import event_keys, jws
 from restante.events.signing.event_keys import SealedEventKey
@@ -78,8 +80,10 @@ class MessageSignatures:
         master_key: MasterKey,
         make_missing_keys: Callable[[Iterable[str]], Awaitable[None]],
         options: MessageSignatureOptions,
+        remote_keys: RemoteKeys,
     ) -> None:
         self._database = database
+        self._remote_keys = remote_keys
         self._master_key = master_key
         self._make_missing_keys = make_missing_keys
         self._options = options
@@ -98,15 +102,18 @@ class MessageSignatures:
             return None
         if len(values) > 1:
             raise MalformedSignature("one value")
-        jwks, now = await self._database.read(_keys_and_time, client_id)
-        if jwks is None and self._options.requests == "if-present":
+        client, now = await self._database.read(_client_and_time, client_id)
+        client = await self._remote_keys.current(client, int(now * 1000))
+        if client.credentials.jwks is None and self._options.requests == "if-present":
             # The client has registered no keys: there is nothing to compare the signature with.
             return None
         signature = parse(values[0])
         check_header(signature.header, self._options.trust_anchor, now)
-        keys = [] if jwks is None else client_keys.find_keys(jwks, signature.header["kid"], MESSAGE_ALGORITHM)
-        if not any(is_genuine(signature, body, key) for key in keys):
-            raise SignatureError("a signature of this body with one of the client's registered keys")
+        if not _is_signed_by(client, signature, body):
+            # The client may have published a new key since its address was read.
+            newer = await self._remote_keys.newer(client)
+            if newer is None or not _is_signed_by(newer, signature, body):
+                raise SignatureError("a signature of this body with one of the client's registered keys")
         return signature
 
     async def sign(self, body: bytes, version: Version, signed: DetachedSignature | None) -> bytes:
@@ -187,11 +194,17 @@ def _decode(text: str) -> bytes:
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def _keys_and_time(conn: Connection, client_id: str) -> tuple[str | None, float]:
+def _is_signed_by(client: EventClient, signature: DetachedSignature, body: bytes) -> bool:
+    jwks = client.credentials.jwks
+    keys = [] if jwks is None else client_keys.find_keys(jwks, signature.header["kid"], MESSAGE_ALGORITHM)
+    return any(is_genuine(signature, body, key) for key in keys)
+
+
+def _client_and_time(conn: Connection, client_id: str) -> tuple[EventClient, float]:
     client = clients.find(conn, client_id)
     if client is None:
         raise NotFound
-    return client.credentials.jwks, conn.now_ms / 1000
+    return client, conn.now_ms / 1000
 
 
 def _signing_key_and_time(conn: Connection) -> tuple[SealedEventKey, float]:

@@ -183,10 +183,14 @@ class EventsSettings:
         float, Number(0.01, 86_400), "The shortest time that the circuit of a receiver stays open."
     ] = 30.0
     push_allowed: Annotated[
-        AllowedTargets, PushTargets(), "Receivers that may be pushed to although their addresses are not public."
+        AllowedTargets,
+        PushTargets(),
+        "Hosts of receivers and of clients' keys that may be called although their addresses are not public.",
     ] = PUBLIC_ONLY
     push_ca: Annotated[
-        Path | None, FilePath(), "Certificate authorities trusted for receivers, in addition to the system's, in PEM."
+        Path | None,
+        FilePath(),
+        "Certificate authorities trusted for receivers and for clients' keys, in addition to the system's, in PEM.",
     ] = None
     push_financial_id: Annotated[
         str | None,
