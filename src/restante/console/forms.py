@@ -2,17 +2,15 @@
 
 import json
 from typing import Any
-from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
 from restante.core.decoding import INT64_MAX, parse_int
-from restante.core.errors import BadInput, WrongMediaType
-from restante.web.request import media_type, read_body
+from restante.core.errors import BadInput
+from restante.web.request import read_form_fields
 
 FORM_BYTES_MAX = 1024 * 1024
 FORM_FIELDS_MAX = 2000
-FORM_TYPE = "application/x-www-form-urlencoded"
 
 
 class Form:
@@ -53,10 +51,4 @@ class Form:
 
 
 async def read_form(request: Request) -> Form:
-    if media_type(request) != FORM_TYPE:
-        raise WrongMediaType("the request body must be a form")
-    raw = await read_body(request, FORM_BYTES_MAX)
-    try:
-        return Form(parse_qsl(raw.decode("ascii"), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX))
-    except ValueError:
-        raise BadInput("body", f"a form of at most {FORM_FIELDS_MAX} fields") from None
+    return Form(await read_form_fields(request, FORM_BYTES_MAX, FORM_FIELDS_MAX))

@@ -46,6 +46,7 @@ from restante.database.errors import DatabaseError
 from restante.database.migrate import migrate
 from restante.delivery.retention import Retention
 from restante.events.clients.access import AccessOptions
+from restante.events.portal.component import PortalAccess
 from restante.identity.master_key import MasterKey, MasterKeySource
 from restante.identity.people import users
 from restante.identity.signing_keys import unlock
@@ -135,8 +136,7 @@ class Node:
             settings,
             database,
             master_key,
-            self.identity.client_tokens,
-            self.client_certificates,
+            self._portal_access(),
             is_shared=is_shared,
         )
         self.events, self.signing, self.client_access = parts.events, parts.signing, parts.client_access
@@ -154,6 +154,10 @@ class Node:
         actions = [action for component in components for action in component.job_actions()]
         self.bulk = BulkComponent(self.database, actions, self.settings.jobs_keep_days)
         return [*components, self.bulk]
+
+    def _portal_access(self) -> PortalAccess:
+        tokens, certificates = self.identity.client_tokens, self.client_certificates
+        return PortalAccess(self.access_control, tokens, certificates, self.settings.public_url)
 
     def _updates(self) -> UpdatesComponent:
         return UpdatesComponent(

@@ -7,11 +7,10 @@ from restante.events.clients.component import ClientAccessComponent
 from restante.events.clients.remote_keys import RemoteKeys
 from restante.events.component import EventsComponent
 from restante.events.outgoing_http import OutgoingClient
-from restante.events.portal import PortalComponent
+from restante.events.portal.component import PortalAccess, PortalComponent
 from restante.events.push.component import PushComponent, SubscriptionOptions
 from restante.events.signing.component import SigningComponent
 from restante.events.ssf.component import SharedSignalsComponent
-from restante.identity.clients.client_tokens import ClientTokens
 from restante.identity.master_key import MasterKey
 from restante.server.config.options import (
     access_options,
@@ -23,7 +22,6 @@ from restante.server.config.options import (
     signing_options,
 )
 from restante.server.config.settings import Settings
-from restante.web.client_cert import ClientCertificates
 from restante.web.component import Component
 
 
@@ -45,15 +43,14 @@ def event_components(
     settings: Settings,
     database: Database,
     master_key: MasterKey,
-    client_tokens: ClientTokens,
-    client_certificates: ClientCertificates,
+    access: PortalAccess,
     *,
     is_shared: bool,
 ) -> EventComponents:
     options, pushing = events_options(settings), push_options(settings)
     outgoing = OutgoingClient(pushing.client)
     remote_keys = RemoteKeys(database, outgoing)
-    events = EventsComponent(database, client_tokens, options)
+    events = EventsComponent(database, access.tokens, options)
     signing = SigningComponent(database, master_key, signing_options(settings, is_shared=is_shared), remote_keys)
     subscriptions = SubscriptionOptions(options.paths.bases(), base_url(settings), signing.message_signatures)
     shared_signals = SharedSignalsComponent(
@@ -67,7 +64,7 @@ def event_components(
     )
     client_access = ClientAccessComponent(
         database,
-        client_certificates,
+        access.certificates,
         access_options(settings),
         signing.rotation.make_missing,
         events.presence.newest_ms,
@@ -79,5 +76,5 @@ def event_components(
         signing,
         PushComponent(database, master_key, pushing, subscriptions, outgoing),
         shared_signals,
-        PortalComponent(portal_facts(settings)),
+        PortalComponent(database, portal_facts(settings), access, events.presence.newest_ms),
     )

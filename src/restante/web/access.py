@@ -35,7 +35,8 @@ from restante.web.routes import Access
 SESSION_COOKIE = "restante_session"
 # Browsers accept this name over https only, for the whole host, and from that host itself: a page of another host under
 # the same domain, or a plain http page of the same host, cannot set it.
-SECURE_SESSION_COOKIE = "__Host-" + SESSION_COOKIE
+SECURE_PREFIX = "__Host-"
+SECURE_SESSION_COOKIE = SECURE_PREFIX + SESSION_COOKIE
 # The name of the operating-system user at the Unix socket, in the ASGI scope. The server sets it, no header can.
 LOCAL_USER = "restante.local_user"
 # A proxy in front of the Unix socket would make every stranger the local administrator.
@@ -95,8 +96,9 @@ class SessionCookie:
     that terminates TLS every request looks like plain http.
     """
 
-    def __init__(self, public_url: str | None) -> None:
+    def __init__(self, public_url: str | None, name: str = SESSION_COOKIE) -> None:
         self._is_public_https = public_url is not None and urlsplit(public_url).scheme == "https"
+        self._plain_name = name
 
     def read(self, request: Request) -> str | None:
         return request.cookies.get(self._name(request))
@@ -111,7 +113,7 @@ class SessionCookie:
         return self._is_public_https or request.scope["scheme"] == "https"
 
     def _name(self, request: Request) -> str:
-        return SECURE_SESSION_COOKIE if self._is_https(request) else SESSION_COOKIE
+        return SECURE_PREFIX + self._plain_name if self._is_https(request) else self._plain_name
 
     def _header(self, request: Request, value: str, lifetime_seconds: int) -> tuple[bytes, bytes]:
         secure = "; Secure" if self._is_https(request) else ""

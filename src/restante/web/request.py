@@ -3,6 +3,8 @@
 An invalid value raises BadInput with the name of the field, before anything is changed.
 """
 
+from urllib.parse import parse_qsl
+
 from starlette.requests import Request
 
 from restante.core.decoding import DIGITS, INT64_MAX, parse_int
@@ -19,6 +21,8 @@ from restante.identity.callers import (
 )
 from restante.identity.grants import ALL_IDS, AllowedIds, Grants
 from restante.web.origin import DIRECT, Senders
+
+FORM_TYPE = "application/x-www-form-urlencoded"
 
 
 class ApiRequest:
@@ -159,6 +163,17 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
             raise TooLarge(f"the body is larger than {bytes_max} bytes")
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+async def read_form_fields(request: Request, bytes_max: int, fields_max: int) -> list[tuple[str, str]]:
+    """The fields of a form that a browser posts, in their order."""
+    if media_type(request) != FORM_TYPE:
+        raise WrongMediaType("the request body must be a form")
+    raw = await read_body(request, bytes_max)
+    try:
+        return parse_qsl(raw.decode("ascii"), keep_blank_values=True, max_num_fields=fields_max)
+    except ValueError:
+        raise BadInput("body", f"a form of at most {fields_max} fields") from None
 
 
 def media_type(request: Request) -> str:

@@ -24,6 +24,9 @@ WITHOUT_EXAMPLE = {
     "POST /device",
     "POST /device/sign-in",
     "POST /device/sign-out",
+    "POST /developer/session",
+    "POST /developer/sign-out",
+    "POST /developer/test-event",
     "POST /apiv1/users/{user_id}/certificates/import",
     "POST /apiv1/users/{user_id}/cas/import",
 }

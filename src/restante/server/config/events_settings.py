@@ -126,6 +126,10 @@ class EventsSettings:
         Uri(),
         "The `iss` of event tokens. Default: the public URL, or else the listen address.",
     ] = None
+    bank_name: Annotated[str | None, Text(), "The bank's name on the developers' portal, /developer."] = None
+    developer_test_events: Annotated[
+        bool, Boolean(), "Let a client that is signed in to the developers' portal send itself a test event."
+    ] = True
     event_header_issuer: Annotated[
         str | None,
         Text(),

@@ -16,7 +16,7 @@ from restante.events.component import EventsOptions
 from restante.events.inbox.inbox import InboxOptions
 from restante.events.inbox.poll import PollOptions as EventPollOptions
 from restante.events.outgoing_http import OutgoingOptions
-from restante.events.portal import PortalFacts
+from restante.events.portal.content import PortalFacts
 from restante.events.push.pusher import PushOptions
 from restante.events.signing.component import SigningOptions
 from restante.events.signing.key_rotation import RotationOptions
@@ -254,6 +254,12 @@ def portal_facts(settings: Settings) -> PortalFacts:
     events, access, push = events_options(settings), access_options(settings), push_options(settings)
     return PortalFacts(
         base_url=base_url(settings),
+        mtls_url=access.mtls_url or base_url(settings),
+        bank_name=settings.bank_name,
+        issuer=event_issuer(settings),
+        is_development=access.is_development,
+        has_certificates=access.has_certificates,
+        has_test_events=settings.developer_test_events,
         paths=events.paths,
         polling_scopes=events.scopes,
         subscription_scopes=settings.event_subscription_scopes,

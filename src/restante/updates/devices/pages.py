@@ -2,12 +2,11 @@
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 from starlette.requests import Request
 
-from restante.core.errors import BadInput, RestanteError, RetryLater, WrongMediaType
-from restante.web.request import ApiRequest, read_body
+from restante.core.errors import RestanteError, RetryLater
+from restante.web.request import ApiRequest, read_form_fields
 from restante.web.response import ApiResponse, html_response
 from restante.web.routes import Access, ResponseFormat, ResponseInfo, Route
 from restante.web.templates import Templates
@@ -54,12 +53,4 @@ async def _stylesheet(_request: ApiRequest) -> ApiResponse:
 
 async def read_form(request: Request) -> dict[str, str]:
     """The fields of a posted form, the last value of each."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/x-www-form-urlencoded":
-        raise WrongMediaType("the request body must be a form")
-    raw = await read_body(request, FORM_BYTES_MAX)
-    try:
-        fields = parse_qs(raw.decode("ascii"), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX)
-    except ValueError:
-        raise BadInput("body", f"a form of at most {FORM_FIELDS_MAX} fields") from None
-    return {name: values[-1] for name, values in fields.items()}
+    return dict(await read_form_fields(request, FORM_BYTES_MAX, FORM_FIELDS_MAX))

@@ -8,13 +8,13 @@ import httpx
 import pytest
 
 from restante.database.database import Database
-from restante.events.portal import PortalComponent, PortalFacts, as_markdown, sections
+from restante.events.portal.content import PortalFacts, as_markdown, sections
 from restante.server.config.options import portal_facts
 from restante.server.config.settings import Settings
-from tests.events.client_app import ClientApp
 from tests.events.default_options import api_paths
+from tests.events.portal.portal_app import PortalApp
 
-DOCUMENTED = Path(__file__).parents[2] / "docs" / "event-portal.md"
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "event-portal.md"
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def facts() -> PortalFacts:
 
 
 async def page_of(database: Database, facts: PortalFacts, path: str = "/developer") -> httpx.Response:
-    return await ClientApp(database, PortalComponent(facts).routes()).request("GET", path)
+    return await PortalApp(database, facts).request("GET", path)
 
 
 def test_documentation_matches_the_page_with_default_settings(facts: PortalFacts) -> None:
@@ -81,7 +81,6 @@ async def test_stylesheet_is_served(database: Database, facts: PortalFacts) -> N
 
 
 async def test_host_header_does_not_change_the_page(database: Database, facts: PortalFacts) -> None:
-    app = ClientApp(database, PortalComponent(facts).routes())
-    response = await app.request("GET", "/developer", headers={"host": "evil.example"})
+    response = await PortalApp(database, facts).request("GET", "/developer", headers={"host": "evil.example"})
     assert response.status_code == 200
     assert "evil.example" not in response.text

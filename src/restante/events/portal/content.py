@@ -1,4 +1,4 @@
-"""The page for developers of clients, `/developer`: everything the profiles require a bank to document.
+"""The content of the page for developers of clients, `/developer`: everything the profiles require a bank to document.
 
 The page shows the settings in force; docs/event-portal.md has the same content with the default settings. Both are
 rendered from the same sections.
@@ -6,30 +6,17 @@ rendered from the same sections.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from restante.core.errors import RestanteError
 from restante.core.events.push_outcome import PushRules
 from restante.events.api_versions import ApiPaths
 from restante.events.inbox.poll import PollOptions
 from restante.events.ssf.options import SharedSignalsOptions
-from restante.web.component import Component
-from restante.web.request import ApiRequest
-from restante.web.response import HTML, ApiResponse, html_response
-from restante.web.routes import Access, ResponseFormat, ResponseInfo, Route
-from restante.web.templates import Templates
 
-TAG = "pages"
 TITLE = "Events for developers"
 MARKDOWN_NOTE = (
     "The content of `/developer` with the default settings; a running server shows its own settings. A test compares\n"
     "this page with the code that renders it.\n"
 )
-
-_HERE = Path(__file__).parent
-_templates = Templates(_HERE / "templates")
-_STYLESHEET = (_HERE / "assets" / "portal.css").read_bytes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +24,14 @@ class PortalFacts:
     """The settings that the page shows."""
 
     base_url: str
+    # The address for clients with certificates.
+    mtls_url: str
+    bank_name: str | None
+    issuer: str
+    # Whether clients may authenticate with a secret, and whether the server sees client certificates.
+    is_development: bool
+    has_certificates: bool
+    has_test_events: bool
     paths: ApiPaths
     polling_scopes: tuple[str, ...]
     subscription_scopes: tuple[str, ...]
@@ -197,54 +192,3 @@ def as_markdown(content: list[Section]) -> str:
         rows = "".join(f"| {fact.name} | {fact.value} |\n" for fact in section.facts)
         parts.append(f"\n## {section.title}\n\n| | |\n|---|---|\n{rows}")
     return "".join(parts)
-
-
-class PortalResponseFormat(ResponseFormat):
-    """Writes the page as HTML, and errors as a line of text."""
-
-    def success(self, value: Any, status: int = 200) -> ApiResponse:
-        return html_response(str(value), status)
-
-    def error(self, error: RestanteError) -> ApiResponse:
-        return ApiResponse(error.status, ((b"content-type", b"text/plain; charset=utf-8"),), error.message.encode())
-
-
-PORTAL = PortalResponseFormat()
-
-
-class PortalComponent(Component):
-    def __init__(self, facts: PortalFacts) -> None:
-        self._facts = facts
-
-    def routes(self) -> list[Route]:
-        return [
-            Route(
-                "GET",
-                "/developer",
-                self.page,
-                Access.open,
-                "Show the page for developers of clients",
-                PORTAL,
-                TAG,
-                responses=(ResponseInfo(200, str, media_type=HTML),),
-            ),
-            Route(
-                "GET",
-                "/assets/portal.css",
-                self.stylesheet,
-                Access.open,
-                "The stylesheet of that page",
-                PORTAL,
-                TAG,
-                responses=(ResponseInfo(200, str, media_type="text/css"),),
-            ),
-        ]
-
-    async def page(self, _request: ApiRequest) -> ApiResponse:
-        """Intervals, limits, retries, retention, algorithms and URLs of this server."""
-        content = sections(self._facts, self._facts.base_url)
-        return html_response(_templates.render("portal.html", title=TITLE, sections=content))
-
-    async def stylesheet(self, _request: ApiRequest) -> ApiResponse:
-        headers = ((b"content-type", b"text/css; charset=utf-8"), (b"cache-control", b"public, max-age=3600"))
-        return ApiResponse(200, headers, _STYLESHEET)
