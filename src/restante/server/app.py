@@ -52,7 +52,7 @@ from restante.events.portal import PortalComponent
 from restante.events.push.component import PushComponent, SubscriptionOptions
 from restante.events.signing.component import SigningComponent
 from restante.events.ssf.component import SharedSignalsComponent
-from restante.identity.master_key import MasterKey, MasterKeySource
+from restante.identity.master_key import MasterKey
 from restante.identity.people import users
 from restante.identity.signing_keys import unlock
 from restante.server import lifecycle
@@ -80,7 +80,7 @@ from restante.server.console_facts import server_facts
 from restante.server.data_folder import DataFolder
 from restante.server.database_wait import DatabaseWait, StoppedWhileWaiting
 from restante.server.docs.openapi import DocsRoutes
-from restante.server.engines import engine_of, steady_clock_of
+from restante.server.engines import engine_of, master_key_source, steady_clock_of
 from restante.server.http.deadlines import SLOT_SECONDS, Deadlines
 from restante.server.http.fast_lane import FastLaneState
 from restante.server.http.post_templates import PostTemplates
@@ -403,9 +403,10 @@ def opened(settings: Settings) -> Iterator[Node]:
         migrate(engine)
         with _closing_in_time(Database(engine, limits_transactions=True)) as database:
             database.read_now(copy_tables.refuse_unfinished)
-            master_key = unlock(database, MasterKeySource(folder.master_key_path, settings.master_key))
+            master_key = unlock(database, master_key_source(settings))
             seal_stored_params(engine, database, master_key)
             with closing(Node(settings, engine, database, master_key)) as node:
+                node.identity.key_watch.register(is_alone=not engine.is_shared)
                 if not engine.is_shared:
                     # This process holds the lock of the folder: a process that leased rows has ended.
                     node.release_leases()
@@ -470,7 +471,7 @@ def prepare(settings: Settings) -> bool:
     folder.create()
     migrate(engine)
     with closing(Database(engine)) as database:
-        unlock(database, MasterKeySource(folder.master_key_path, settings.master_key))
+        unlock(database, master_key_source(settings))
         return bool(database.read_now(users.list_all))
 
 
