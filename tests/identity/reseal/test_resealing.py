@@ -16,7 +16,7 @@ from restante.identity.devices import refresh_key
 from restante.identity.master_key import MasterKey
 from restante.identity.reseal import resealing
 from restante.identity.reseal.sealed_columns import DERIVED_PURPOSES, SEALED_COLUMNS, SealedColumn
-from restante.updates.pki import sealing
+from restante.updates.pki.crypto import sealing
 from tests.identity.test_signing_keys import SEALED, insert_owners, write
 
 MIGRATIONS = Path(signing_keys.__file__).parents[1] / "database" / "migrations"
