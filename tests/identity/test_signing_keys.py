@@ -140,6 +140,7 @@ def test_newest_signing_key_decides(database: Database, source: MasterKeySource)
 
 
 SEALED = {
+    "derived_keys": ("sealed_key", "(purpose, sealed_key) VALUES ('audit', x'01')"),
     "signing_keys": ("sealed_key", "(kid, sealed_key, created_at, verifies_until) VALUES ('old', x'01', 1, 1)"),
     "certificate_authorities": (
         "sealed_key",
@@ -189,8 +190,8 @@ SEALED = {
 }
 
 
-@pytest.mark.parametrize("table", SEALED)
-def test_no_key_is_made_when_anything_is_sealed(database: Database, source: MasterKeySource, table: str) -> None:
+def insert_owners(database: Database) -> None:
+    """Insert the rows that rows with sealed values refer to."""
     add_user(database)
     write(database, "INSERT INTO edge_sites (name, created_at) VALUES ('a', 1)")
     write(database, "INSERT INTO edge_zones (site_id, name, is_default, created_at) VALUES (1, 'a', 1, 1)")
@@ -199,6 +200,11 @@ def test_no_key_is_made_when_anything_is_sealed(database: Database, source: Mast
         "INSERT INTO event_clients (client_id, name, token_endpoint_auth_method, scope, set_signing_alg, created_at)"
         " VALUES ('a', 'a', 'private_key_jwt', 'eventpolling', 'PS256', 1)",
     )
+
+
+@pytest.mark.parametrize("table", SEALED)
+def test_no_key_is_made_when_anything_is_sealed(database: Database, source: MasterKeySource, table: str) -> None:
+    insert_owners(database)
     write(database, f"INSERT INTO {table} {SEALED[table][1]}")
     with pytest.raises(MasterKeyError, match="put it back"):
         signing_keys.unlock(database, source)

@@ -11,7 +11,7 @@ from nacl.public import PrivateKey
 from restante.identity.devices import device_codes, refresh_tokens, registration_codes
 from restante.identity.devices.refresh_key import RefreshKey
 from restante.updates.devices.notifications import SCHEMA
-from restante.updates.pki.x509 import CertificateSubject, as_pem, make_authority, new_signing_key, utc_datetime
+from restante.updates.pki.crypto.x509 import CertificateSubject, as_pem, make_authority, new_signing_key, utc_datetime
 from restante.web.routes import Route
 from tests.identity.people_and_devices import CODE_KEY, CODE_LIMITS, PASSWORD
 from tests.server.populated_server import PopulatedServer, Resources

@@ -30,10 +30,10 @@ from restante.updates.pki.accounts import add as add_account
 from restante.updates.pki.authorities import Authority, SealedAuthority
 from restante.updates.pki.ca_requests import AuthorityRequest, make_requested_authority
 from restante.updates.pki.certificates import CertificateDetail
+from restante.updates.pki.crypto.sealing import AUTHORITY_KEY_PURPOSE, key_fingerprint
+from restante.updates.pki.crypto.x509 import utc_datetime
 from restante.updates.pki.routes_authorities import AccountRoutes, AuthorityRoutes
 from restante.updates.pki.routes_certificates import CertificateRoutes
-from restante.updates.pki.sealing import AUTHORITY_KEY_PURPOSE, key_fingerprint
-from restante.updates.pki.x509 import utc_datetime
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.access import AccessControl
 from tests.defaults import new_application, new_device_tokens

@@ -26,7 +26,7 @@ from restante.events.signing.jws import (
 )
 from restante.identity.jwt import jwks
 from restante.identity.jwt.jwts import allowed_algorithms, check_signature
-from restante.updates.pki import sealing
+from restante.updates.pki.crypto import sealing
 from tests.commands import signature_vectors
 from tests.vectors import ack_vectors, bundle_vectors, token_vectors
 from tests.vectors.published import FOLDER, read

@@ -4,6 +4,9 @@ The key is in a file that only its owner may read, or in the environment. This m
 decides whether a key is the database's, and whether a new one may be made. A sealed value is a version byte, a nonce
 and the AES-256-GCM ciphertext. Its purpose is bound to it, so that a value sealed for one purpose cannot be presented
 as another. The key itself never appears in an error or a log line.
+
+While the master key changes (`identity/reseal`), a `MasterKey` holds two keys: one seals, both open. Keys that are
+derived for a purpose do not change with it: from the first change on they are stored, and given by `with_derived`.
 """
 
 import base64
@@ -11,6 +14,7 @@ import binascii
 import os
 import secrets
 import stat
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +27,10 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 VERSION = b"\x01"
 VARIABLE = "RESTANTE_MASTER_KEY"
+NEXT_VARIABLE = "RESTANTE_MASTER_KEY_NEXT"
+KEY_ID_BYTES = 8
+NEXT_SUFFIX = ".next"
+OLD_SUFFIX = ".old"
 
 
 class MasterKeyError(Exception):
@@ -34,42 +42,108 @@ class MasterKeyError(Exception):
         self.remedy = remedy
 
 
-class MasterKey:
+class _Key:
+    """One key of 32 bytes. Its id tells keys apart and reveals nothing about them."""
+
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise MasterKeyError(f"the master key must be {KEY_BYTES} bytes")
         self._key = key
         self._cipher = AESGCM(key)
+        self.id = self.derive("key id")[:KEY_ID_BYTES].hex()
 
-    def derive_key(self, purpose: str) -> bytes:
-        """A key for one purpose alone: always the same, and it reveals nothing about the master key."""
+    def derive(self, purpose: str) -> bytes:
         return HKDF(SHA256(), KEY_BYTES, salt=None, info=b"restante " + purpose.encode()).derive(self._key)
 
     def seal(self, plain: bytes, purpose: str) -> bytes:
         nonce = secrets.token_bytes(NONCE_BYTES)
         return VERSION + nonce + self._cipher.encrypt(nonce, plain, VERSION + purpose.encode())
 
-    def open(self, sealed: bytes, purpose: str) -> bytes:
-        if sealed[:1] != VERSION:
-            raise MasterKeyError(f"{purpose}: sealed in a format that this version does not know")
+    def open(self, sealed: bytes, purpose: str) -> bytes | None:
+        """The value; None if this key did not seal it."""
         nonce, ciphertext = sealed[1 : 1 + NONCE_BYTES], sealed[1 + NONCE_BYTES :]
         try:
             return self._cipher.decrypt(nonce, ciphertext, VERSION + purpose.encode())
         except (InvalidTag, ValueError):
-            raise MasterKeyError(
-                f"{purpose}: cannot be opened; it was altered, or sealed with another master key"
-            ) from None
+            return None
+
+
+class MasterKey:
+    """The first of its keys seals; all of them open."""
+
+    def __init__(self, key: bytes) -> None:
+        self._keys: tuple[_Key, ...] = (_Key(key),)
+        self._derived: Mapping[str, bytes] = {}
+
+    @property
+    def key_id(self) -> str:
+        """The id of the key that seals."""
+        return self._keys[0].id
+
+    @property
+    def key_ids(self) -> list[str]:
+        return [key.id for key in self._keys]
+
+    def sealing_with(self, key_id: str, others: Iterable["MasterKey"] = ()) -> "MasterKey":
+        """The same keys and those of the others, of which the named one seals."""
+        known = {key.id: key for each in (self, *others) for key in each._keys}
+        found = MasterKey.__new__(MasterKey)
+        found._keys = (known.pop(key_id), *known.values())
+        found._derived = self._derived
+        return found
+
+    def with_derived(self, derived: Mapping[str, bytes]) -> "MasterKey":
+        """The same keys, with stored keys for these purposes."""
+        found = self.sealing_with(self.key_id)
+        found._derived = dict(derived)
+        return found
+
+    def become(self, other: "MasterKey") -> None:
+        """Take over the keys of another one: all parts of the program that hold this object use them from now on."""
+        self._keys, self._derived = other._keys, other._derived
+
+    def derive_key(self, purpose: str) -> bytes:
+        """A key for one purpose alone: always the same, and it reveals nothing about the master key."""
+        return self._derived.get(purpose) or self._keys[0].derive(purpose)
+
+    def seal(self, plain: bytes, purpose: str) -> bytes:
+        return self._keys[0].seal(plain, purpose)
+
+    def open(self, sealed: bytes, purpose: str) -> bytes:
+        if sealed[:1] != VERSION:
+            raise MasterKeyError(f"{purpose}: sealed in a format that this version does not know")
+        for key in self._keys:
+            plain = key.open(sealed, purpose)
+            if plain is not None:
+                return plain
+        raise MasterKeyError(f"{purpose}: cannot be opened; it was altered, or sealed with another master key")
+
+    def is_current(self, sealed: bytes, purpose: str) -> bool:
+        """Whether the key that seals now opens the value."""
+        return sealed[:1] == VERSION and self._keys[0].open(sealed, purpose) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class MasterKeySource:
-    """Where to find the key: the environment if it has one, else the file."""
+    """Where to find the key: the environment if it has one, else the file. The next key is found in the same way."""
 
     path: Path
     from_environment: str | None = field(repr=False)
+    next_from_environment: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"the master key file {self.path}" if self.from_environment is None else f"the key given by {VARIABLE}"
+
+    @property
+    def next_path(self) -> Path:
+        return self.path.with_name(self.path.name + NEXT_SUFFIX)
+
+    @property
+    def next_name(self) -> str:
+        """How to name the place of the next key."""
+        if self.next_from_environment is None and self.from_environment is None:
+            return f"the file {self.next_path}"
+        return f"the key given by {NEXT_VARIABLE}"
 
     def find(self) -> MasterKey | None:
         """The key; None if there is none. Creates nothing."""
@@ -77,11 +151,39 @@ class MasterKeySource:
             return MasterKey(_decoded(self.from_environment, str(self)))
         return MasterKey(_read(self.path)) if self.path.exists() else None
 
+    def find_next(self) -> MasterKey | None:
+        """The key of a change; None if there is none."""
+        if self.next_from_environment is not None:
+            return MasterKey(_decoded(self.next_from_environment, self.next_name))
+        return MasterKey(_read(self.next_path)) if self.next_path.exists() else None
+
+    def find_all(self) -> list[MasterKey]:
+        """The key and the next key, as far as they exist."""
+        return [key for key in (self.find(), self.find_next()) if key is not None]
+
     def make(self) -> MasterKey:
         """The key of the file, which is created if it is missing."""
-        if not self.path.exists():
-            _create(self.path)
-        return MasterKey(_read(self.path))
+        return _made(self.path)
+
+    def make_next(self) -> MasterKey:
+        """The next key of the file, which is created if it is missing."""
+        return _made(self.next_path)
+
+    def promote_next(self, key_id: str) -> Path | None:
+        """Put the file of the next key in the place of the key's file, if it has that key.
+
+        The old key is kept beside it; returns its file. None if the key does not come from a file, or is in place.
+        """
+        key = None if self.from_environment is not None else self.find_next()
+        if key is None or key.key_id != key_id or self.next_from_environment is not None:
+            return None
+        kept = self.path.with_name(self.path.name + OLD_SUFFIX)
+        if self.path.exists():
+            kept.unlink(missing_ok=True)
+            kept.hardlink_to(self.path)
+        self.next_path.replace(self.path)
+        _flush_folder(self.path.parent)
+        return kept
 
 
 def _decoded(text: str, source: str) -> bytes:
@@ -110,6 +212,12 @@ def _read(path: Path) -> bytes:
                 f"chmod 600 {path} (and assume that everyone who could read it knows the key)",
             )
         return _decoded(file.read(1024), f"the master key file {path}")
+
+
+def _made(path: Path) -> MasterKey:
+    if not path.exists():
+        _create(path)
+    return MasterKey(_read(path))
 
 
 def _create(path: Path) -> None:

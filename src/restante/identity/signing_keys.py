@@ -21,7 +21,8 @@ from restante.database.connection import Connection, Row
 from restante.database.database import Database
 from restante.database.queries import queries_beside
 from restante.identity import revocation_counter
-from restante.identity.master_key import VARIABLE, MasterKey, MasterKeyError, MasterKeySource
+from restante.identity.master_key import NEXT_VARIABLE, VARIABLE, MasterKey, MasterKeyError, MasterKeySource
+from restante.identity.reseal.key_change import KeyChange, stored_derived_keys, unfinished
 
 SQL = queries_beside(__file__)
 
@@ -65,19 +66,41 @@ def matching_master_key(conn: Connection, source: MasterKeySource) -> MasterKey 
     not open the existing secrets, and secrets sealed with it would be lost when the old key returns.
     """
     # Read the database before the file: the file is made before the first secret is sealed, so it must exist by then.
-    is_sealed, newest = conn.one(SQL.any_sealed) is not None, conn.one(SQL.newest_key)
-    master = source.find()
-    if master is None and is_sealed:
+    is_sealed, newest, change = conn.one(SQL.any_sealed) is not None, conn.one(SQL.newest_key), unfinished(conn)
+    found = source.find_all()
+    if not found and is_sealed:
         raise MasterKeyError(
             f"{source} is missing, but the database is sealed with its key",
             f"put it back from its backup, or give the key by {VARIABLE}; {_LOST}",
         )
-    if master is not None and newest is not None and not _is_opened_by(master, newest):
+    if not found:
+        return None
+    master = _of_change(found, change, source) if change is not None else _of_newest(found, newest, source)
+    return master.with_derived(stored_derived_keys(conn, master))
+
+
+def _of_change(found: list[MasterKey], change: KeyChange, source: MasterKeySource) -> MasterKey:
+    """Both keys of a change that is not finished."""
+    known = {key.key_id for key in found}
+    for key_id, which in ((change.old_key_id, "old"), (change.new_key_id, "new")):
+        if key_id not in known:
+            raise MasterKeyError(
+                f"the change of the master key is not finished, and its {which} key {key_id} is missing",
+                f"put it into {source.path} or {source.next_path}, or give it by {VARIABLE} or {NEXT_VARIABLE}; "
+                "then finish the change with `restante keys reseal`",
+            )
+    return found[0].sealing_with(change.sealing_id, found)
+
+
+def _of_newest(found: list[MasterKey], newest: Row | None, source: MasterKeySource) -> MasterKey:
+    """The key that opens the newest signing key; the others only open."""
+    sealing = next((key for key in found if newest is None or _is_opened_by(key, newest)), None)
+    if sealing is None:
         raise MasterKeyError(
             f"{source} does not fit: this database is sealed with another master key",
             f"put the right one in its place; {_LOST}",
         )
-    return master
+    return sealing.sealing_with(sealing.key_id, found)
 
 
 def unlock(database: Database, source: MasterKeySource) -> MasterKey:

@@ -29,6 +29,7 @@ SELECT kid, sealed_key FROM signing_keys ORDER BY id DESC LIMIT 1
 -- A row if any table has a value sealed under a master key: then no other master key may be made.
 SELECT 1 AS sealed
 WHERE EXISTS (SELECT 1 FROM signing_keys)
+   OR EXISTS (SELECT 1 FROM derived_keys)
    OR EXISTS (SELECT 1 FROM certificate_authorities WHERE sealed_key IS NOT NULL)
    OR EXISTS (SELECT 1 FROM cert_records WHERE sealed_data_key IS NOT NULL)
    OR EXISTS (SELECT 1 FROM edge_devices)

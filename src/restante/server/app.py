@@ -47,7 +47,7 @@ from restante.database.migrate import migrate
 from restante.delivery.retention import Retention
 from restante.events.clients.access import AccessOptions
 from restante.events.portal.component import PortalAccess
-from restante.identity.master_key import MasterKey, MasterKeySource
+from restante.identity.master_key import MasterKey
 from restante.identity.people import users
 from restante.identity.signing_keys import unlock
 from restante.server import lifecycle
@@ -69,7 +69,7 @@ from restante.server.console_facts import server_facts
 from restante.server.data_folder import DataFolder
 from restante.server.database_wait import DatabaseWait, StoppedWhileWaiting
 from restante.server.docs.openapi import DocsRoutes
-from restante.server.engines import engine_of, steady_clock_of
+from restante.server.engines import engine_of, master_key_source, steady_clock_of
 from restante.server.event_components import event_components
 from restante.server.http.deadlines import SLOT_SECONDS, Deadlines
 from restante.server.http.fast_lane import FastLaneState
@@ -380,9 +380,10 @@ def opened(settings: Settings) -> Iterator[Node]:
         migrate(engine)
         with _closing_in_time(Database(engine, limits_transactions=True)) as database:
             database.read_now(copy_tables.refuse_unfinished)
-            master_key = unlock(database, MasterKeySource(folder.master_key_path, settings.master_key))
+            master_key = unlock(database, master_key_source(settings))
             seal_stored_params(engine, database, master_key)
             with closing(Node(settings, engine, database, master_key)) as node:
+                node.identity.key_watch.register(is_alone=not engine.is_shared)
                 if not engine.is_shared:
                     # This process holds the lock of the folder: a process that leased rows has ended.
                     node.release_leases()
@@ -447,7 +448,7 @@ def prepare(settings: Settings) -> bool:
     folder.create()
     migrate(engine)
     with closing(Database(engine)) as database:
-        unlock(database, MasterKeySource(folder.master_key_path, settings.master_key))
+        unlock(database, master_key_source(settings))
         return bool(database.read_now(users.list_all))
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from restante.database.errors import AlreadyRunning, DatabaseError
+from restante.identity.master_key import NEXT_SUFFIX
 
 OWNER_ONLY = 0o700
 DATABASE_NAME = "restante.db"
@@ -35,6 +36,16 @@ class DataFolder:
     @property
     def master_key_path(self) -> Path:
         return self.path / MASTER_KEY_NAME
+
+    @property
+    def next_master_key_path(self) -> Path:
+        """The new key while the master key changes."""
+        return self.path / f"{MASTER_KEY_NAME}{NEXT_SUFFIX}"
+
+    @property
+    def master_key_paths(self) -> list[Path]:
+        """The files of master keys that exist."""
+        return [path for path in (self.master_key_path, self.next_master_key_path) if path.exists()]
 
     @property
     def lock_path(self) -> Path:

@@ -1,8 +1,12 @@
-"""The choice of the database engine by the settings: the only module of the server and the CLI that names engines."""
+"""The choice of the database engine and of the master key's place by the settings.
+
+The only module of the server and the CLI that names engines.
+"""
 
 from restante.database.engine import Engine
 from restante.database.sqlite import SqliteEngine
 from restante.database.steady_clock import SteadyClock
+from restante.identity.master_key import MasterKeySource
 from restante.server.config.settings import Settings
 from restante.server.data_folder import DataFolder
 
@@ -21,6 +25,11 @@ def engine_of(settings: Settings) -> Engine:
 def database_location(settings: Settings) -> str:
     """The path or the URL of the database, without its password."""
     return str(settings.database or DataFolder(settings.data).database_path)
+
+
+def master_key_source(settings: Settings) -> MasterKeySource:
+    """Where the server finds its master key, and the next one while it changes."""
+    return MasterKeySource(DataFolder(settings.data).master_key_path, settings.master_key, settings.master_key_next)
 
 
 def steady_clock_of(engine: Engine) -> SteadyClock | None:

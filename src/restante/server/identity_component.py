@@ -19,12 +19,15 @@ from restante.identity.idempotency_limits import IdempotencyKeeper, IdempotencyL
 from restante.identity.jwt.issuers import ExternalIssuers
 from restante.identity.master_key import MasterKey
 from restante.identity.people import sessions, sign_in_limits
+from restante.identity.reseal.key_change import MasterKeyChanging
+from restante.identity.reseal.key_watch import KeyWatch
 from restante.identity.signing_keys import KeysRotated, SigningKeys
 from restante.server.access.routes_command_line import CommandLineRoutes
 from restante.server.access.routes_keys import KeyRoutes
 from restante.server.access.routes_people import PeopleRoutes
 from restante.server.config.options import updates_options
 from restante.server.config.settings import Settings
+from restante.server.engines import master_key_source
 from restante.updates.component import HOUR_SECONDS
 from restante.web.component import Component, EventHandler, MetricSample, Service, handled_by_catch_up
 from restante.web.routes import Route
@@ -43,6 +46,7 @@ class IdentityComponent(Component):
         self._database = database
         self._master_key = master_key
         self._settings = settings
+        self.key_watch = KeyWatch(database, master_key, master_key_source(settings))
         self.signing_keys = SigningKeys(database, master_key)
         self.device_tokens = DeviceTokens(
             database,
@@ -62,7 +66,10 @@ class IdentityComponent(Component):
         self.idempotency_keeper = IdempotencyKeeper(database, limits)
 
     def services(self) -> list[Service]:
-        return [Service("idempotency keys", self.idempotency_keeper.run, role="retention")]
+        return [
+            Service("idempotency keys", self.idempotency_keeper.run, role="retention"),
+            Service("master key", self.key_watch.run),
+        ]
 
     def routes(self) -> list[Route]:
         options = updates_options(self._settings)
@@ -100,6 +107,7 @@ class IdentityComponent(Component):
             CollectorRevoked: lambda _: self.collector_tokens.forget_all(),
             ClientRevoked: lambda _: self.client_tokens.forget_all(),
             KeysRotated: handled_by_catch_up,
+            MasterKeyChanging: handled_by_catch_up,
             ForeignCommit: handled_by_catch_up,
         }
 
@@ -112,6 +120,13 @@ class IdentityComponent(Component):
         await self.device_tokens.catch_up()
         await self.collector_tokens.catch_up()
         await self.client_tokens.catch_up()
+        self.key_watch.wake()
+
+    def recheck(self) -> None:
+        self.key_watch.wake()
+
+    def unavailable(self) -> list[str]:
+        return [] if self.key_watch.problem is None else ["master key"]
 
     def metrics(self) -> Iterable[MetricSample]:
         yield MetricSample("restante_cached_tokens", self.device_tokens.cached_count)

@@ -26,7 +26,7 @@ def given(*args: str) -> tuple[dict[str, object], bool]:
 
 
 def test_every_setting_but_secrets_has_a_flag() -> None:
-    assert set(DECLARATIONS) - set(FLAGGED) == {"master_key", "metrics_token"}
+    assert set(DECLARATIONS) - set(FLAGGED) == {"master_key", "master_key_next", "metrics_token"}
     for name, declaration in FLAGGED.items():
         if not isinstance(declaration.type, Boolean):
             is_repeatable = getattr(declaration.type, "is_repeatable", False)

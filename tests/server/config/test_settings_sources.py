@@ -50,6 +50,7 @@ def test_flag_environment_file_and_default_take_precedence_in_this_order(tmp_pat
 
 def test_every_setting_can_be_set_by_its_variable() -> None:
     values = {"public_url": "https://a.example", "mtls_url": "https://a.example", "master_key": "ab" * 32}
+    values["master_key_next"] = "cd" * 32
     values |= {"event_issuer": "https://a.example", "metrics_token": "a-token-of-the-scraper"}
     values |= {"issuers": "[]", "authorization_servers": "[]", "database": "postgresql://a@b/c"}
     values |= {"redis_url": "redis://a:6379/0", "metrics_listen": "127.0.0.1:9100"}

@@ -6,8 +6,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.verification import PolicyBuilder, Store
 
+from restante.updates.pki.crypto.x509 import utc_datetime
 from restante.updates.pki.wrapping import WrapWorker
-from restante.updates.pki.x509 import utc_datetime
 from tests.conftest import START_MS
 from tests.updates.updates_fixture import DeviceFleet, FleetDevice, UpdatesApi, decrypt_as_device
 

@@ -7,7 +7,7 @@ from cryptography import x509
 from restante.core.errors import Conflict, NotFound
 from restante.database.paging import PageRequest
 from restante.updates.pki import authorities
-from restante.updates.pki.sealing import AUTHORITY_KEY_PURPOSE
+from restante.updates.pki.crypto.sealing import AUTHORITY_KEY_PURPOSE
 from tests.conftest import START_MS, ManualClock
 from tests.updates.updates_fixture import DeviceFleet, EmitRefused, refuse_to_emit
 

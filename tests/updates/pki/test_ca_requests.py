@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from restante.core.decoding import convert
 from restante.core.errors import BadInput
 from restante.updates.pki.ca_requests import AuthorityRequest, check_request, make_requested_authority
-from restante.updates.pki.key_options import key_usage_text
+from restante.updates.pki.crypto.key_options import key_usage_text
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 

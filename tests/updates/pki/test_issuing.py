@@ -3,7 +3,7 @@ from cryptography import x509
 
 from restante.core.errors import Conflict, NotFound, Unprocessable
 from restante.updates.pki import accounts, assignments, authorities, certificates, issuing
-from restante.updates.pki.sealing import DATA_KEY_PURPOSE
+from restante.updates.pki.crypto.sealing import DATA_KEY_PURPOSE
 from tests.conftest import START_MS, ManualClock
 from tests.updates.updates_fixture import DeviceFleet, EmitRefused, refuse_to_emit
 

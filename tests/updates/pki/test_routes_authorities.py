@@ -4,7 +4,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from restante.updates.pki.sealing import AUTHORITY_KEY_PURPOSE
+from restante.updates.pki.crypto.sealing import AUTHORITY_KEY_PURPOSE
 from tests.updates.updates_fixture import DeviceFleet, UpdatesApi
 
 ACCOUNT = {"name": "a", "email": "ops@example.com", "provider": "self"}

@@ -7,7 +7,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from restante.updates.pki.x509 import (
+from restante.updates.pki.crypto.x509 import (
     CertificateSubject,
     CertificateWithKey,
     as_pem,

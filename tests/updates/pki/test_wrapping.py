@@ -13,7 +13,7 @@ from restante.delivery.outbox import outbox
 from restante.identity.master_key import MasterKey
 from restante.updates.pki import assignments, certificates, wrapping
 from restante.updates.pki.assignments import WrapsPending
-from restante.updates.pki.sealing import key_fingerprint
+from restante.updates.pki.crypto.sealing import key_fingerprint
 from restante.updates.pki.wrapping import WrapWorker, pending_batch, store_wraps, wrap_batch
 from tests.updates.updates_fixture import DeviceFleet, EmitRefused, FleetDevice, decrypt_as_device, refuse_to_emit
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from restante.cli.database import load_settings
+from restante.cli.database import load_settings, open_database_for
 from restante.cli.edge.rules import write_parts
 from restante.cli.output import print_result, when
 from restante.cli.remote.arguments import SiteOption, site_id
@@ -29,8 +29,10 @@ from restante.commands.audit.audit_verify import BrokenRow, ChainVerdict, verify
 from restante.commands.audit.signed_heads import AnchorFailed, AnchorTarget, SignedHead, is_head
 from restante.core.errors import BadInput, Conflict
 from restante.core.keyed_hash import KeyedHash
-from restante.identity.master_key import MasterKeyError, MasterKeySource
+from restante.identity.master_key import MasterKeyError
+from restante.identity.signing_keys import matching_master_key
 from restante.server.data_folder import DataFolder
+from restante.server.engines import master_key_source
 
 AUDIT = Noun("The audit trail of edge commands.")
 app = AUDIT.app
@@ -165,10 +167,17 @@ def _target(text: str) -> AnchorTarget:
 
 
 def audit_mac(data: Path | None) -> KeyedHash:
-    """The MAC that verifies the trail. It needs the master key only, not the database, so any machine can verify."""
+    """The MAC that verifies the trail.
+
+    Without the database it needs the first master key of the trail, so any machine can verify. Beside the database the
+    current one is enough: a change of the master key stores the key of the trail there.
+    """
     settings = load_settings(data)
-    source = MasterKeySource(DataFolder(settings.data).master_key_path, settings.master_key)
+    source = master_key_source(settings)
     master_key = source.find()
     if master_key is None:
         raise MasterKeyError(f"{source} does not exist", "provide the key that the trail was written with")
+    if settings.database is not None or DataFolder(settings.data).database_path.exists():
+        with open_database_for(settings) as database:
+            master_key = database.read_now(matching_master_key, source) or master_key
     return KeyedHash(master_key.derive_key(KEY_PURPOSE))

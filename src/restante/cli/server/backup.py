@@ -78,8 +78,9 @@ def backup(
         _copy_shared(settings, file)
     _check(file)
     has_key = not without_key and source.master_key_path.exists()
-    if has_key:
-        _copy_private(source.master_key_path, folder / MASTER_KEY_NAME)
+    # While the master key changes, a value may be under either key.
+    for path in source.master_key_paths if has_key else ():
+        _copy_private(path, folder / path.name)
     manifest = Manifest(
         version=__version__,
         made_at=rfc3339(datetime.now(UTC)),
@@ -112,6 +113,7 @@ def restore(
         raise Conflict(f"{target.database_path} exists: move the data folder away first, or name another with --data")
     target.create()
     _restore_key(folder / MASTER_KEY_NAME, target.master_key_path)
+    _restore_key(folder / target.next_master_key_path.name, target.next_master_key_path)
     if settings.database is None:
         _copy_private(file, target.database_path)
         _set_journal_mode(target.database_path, "WAL")

@@ -18,10 +18,10 @@ from restante.core.errors import Conflict
 from restante.database.connection import Connection
 from restante.identity import api_keys, signing_keys
 from restante.identity.grants import Grants, Role
-from restante.identity.master_key import MasterKeySource
 from restante.identity.people import passwords, users
 from restante.identity.signing_keys import unlock
 from restante.server.data_folder import DataFolder
+from restante.server.engines import master_key_source
 
 ACTOR = "init"
 
@@ -46,7 +46,7 @@ def init(
         user = users.checked_email(user)
     password_hash = None if user is None else passwords.hash_password(new_password(password_stdin))
     with open_database_for(settings, create=True) as database:
-        master = unlock(database, MasterKeySource(folder.master_key_path, settings.master_key))
+        master = unlock(database, master_key_source(settings))
         if not database.read_now(signing_keys.list_verifying):
             # With a key under the master key, the database recognises the master key from now on.
             database.write_now(signing_keys.rotate, signing_keys.make(master), 0)

@@ -47,7 +47,8 @@ effect and their origins.
 |---|---|---|---|
 """
 MARKDOWN_ENDING = """
-The secret `master_key` can only be set by its environment variable, and is never shown.
+The secrets `master_key` and `master_key_next` can only be set by their environment variables, and are
+never shown.
 
 The URLs in `database`, `redis_url` and `outbox` may contain passwords. The server never shows these
 passwords, but every user of the machine can see command lines. Put such URLs into the environment

@@ -197,7 +197,7 @@ def count_miners(conn: Connection, requests: Sequence[CommandRequest]) -> dict[s
 def _split_params(command_type: str, request: CommandRequest, box: SecretBox) -> SplitParams:
     params = checked_params(command_type, request.params)
     if request.sealed_params is not None:
-        return SplitParams(params, request.sealed_params)
+        return SplitParams(params, box.resealed_params(request.sealed_params))
     return secret_params.split(box, command_type, params)
 
 

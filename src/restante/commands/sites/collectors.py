@@ -38,7 +38,7 @@ from restante.identity import revocation_counter, secret_tokens
 from restante.identity.callers import CollectorCaller, CollectorRevoked
 from restante.identity.clients import collector_tokens
 from restante.identity.grants import ALL_IDS, AllowedIds
-from restante.identity.master_key import MasterKey
+from restante.identity.master_key import MasterKey, MasterKeyError
 
 SQL = queries_beside(__file__)
 
@@ -115,6 +115,18 @@ class SecretBox:
 
     def open_params(self, sealed: bytes) -> dict[str, Any]:
         return _params.decode(self._master_key.open(sealed, PARAMS_PURPOSE))
+
+    def resealed_params(self, sealed: bytes) -> bytes:
+        """Sealed parameters for another row, under the key that seals now: the master key may be changing.
+
+        Parameters that no key opens stay as they are; the poll that gets the command refuses them.
+        """
+        if self._master_key.is_current(sealed, PARAMS_PURPOSE):
+            return sealed
+        try:
+            return self._master_key.seal(self._master_key.open(sealed, PARAMS_PURPOSE), PARAMS_PURPOSE)
+        except MasterKeyError:
+            return sealed
 
     def valid_secrets(self, sealed: SealedSecrets, now_ms: int) -> list[str]:
         """The secrets that may sign an ACK now, the current one first."""

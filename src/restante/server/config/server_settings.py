@@ -97,6 +97,11 @@ class ServerSettings:
         MasterKeyText(),
         "The key that encrypts private keys at rest. Default: a key file in the data folder, created if missing.",
     ] = field(default=None, repr=False)
+    master_key_next: Annotated[
+        str | None,
+        MasterKeyText(),
+        "The new key while the master key changes. Default: the file master.key.next in the data folder, if it exists.",
+    ] = field(default=None, repr=False)
     redis_url: Annotated[
         RedisAddress | None,
         RedisUrl(),

@@ -27,7 +27,7 @@ from restante.identity import signing_keys
 from restante.identity.master_key import VARIABLE, MasterKey, MasterKeyError, MasterKeySource
 from restante.server.config.settings import Settings
 from restante.server.data_folder import DataFolder
-from restante.server.engines import database_location, engine_of
+from restante.server.engines import database_location, engine_of, master_key_source
 
 SQL = queries_beside(__file__)
 
@@ -106,7 +106,7 @@ def _folder_mode(folder: DataFolder) -> Finding:
 
 
 def _master_key(folder: DataFolder, settings: Settings) -> Finding:
-    source = MasterKeySource(folder.master_key_path, settings.master_key)
+    source = master_key_source(settings)
     try:
         key = _matching_key(folder, settings, source)
     except MasterKeyError as error:
@@ -115,6 +115,9 @@ def _master_key(folder: DataFolder, settings: Settings) -> Finding:
         return Finding("master key", State.problem, str(error), "run as its owner, or change the owner")
     if key is None:
         return Finding("master key", State.ok, "not created yet; the server creates it at its first start")
+    if len(key.key_ids) > 1:
+        what = f"two keys are known: {key.key_id} seals, {', '.join(key.key_ids[1:])} only opens"
+        return Finding("master key", State.warning, what, "`restante keys reseal` finishes a change of the master key")
     if settings.master_key is not None:
         return Finding("master key", State.ok, f"given by {VARIABLE}")
     return Finding("master key", State.ok, f"{source.path}, private to its owner")

@@ -23,7 +23,7 @@ from restante.jobs.actions import Batch, BatchResult, ItemResult
 from restante.updates.bulk.device_target import DeviceTarget
 from restante.updates.bulk.received_reports import ReceivedAction
 from restante.updates.pki import issuing
-from restante.updates.pki.issued_certificate import IssuedCertificate
+from restante.updates.pki.crypto.issued_certificate import IssuedCertificate
 from restante.updates.pki.issuing import VALIDITY_SECONDS_MAX, VALIDITY_SECONDS_MIN, IssuePlan
 
 SQL = queries_beside(__file__)

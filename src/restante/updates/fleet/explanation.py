@@ -14,7 +14,7 @@ from restante.core.iso_time import iso_precise
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 from restante.updates.fleet.delivery_state import Delivery, DeviceFacts, delivery_of
-from restante.updates.pki.sealing import PENDING_WRAP
+from restante.updates.pki.crypto.sealing import PENDING_WRAP
 
 SQL = queries_beside(__file__)
 

@@ -15,7 +15,7 @@ from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
 from restante.identity.people.users import checked_email
 from restante.updates.devices.ownership import check_user
-from restante.updates.pki.key_options import KeyAlgorithm, checked_curve, checked_rsa_size
+from restante.updates.pki.crypto.key_options import KeyAlgorithm, checked_curve, checked_rsa_size
 
 SQL = queries_beside(__file__)
 

@@ -18,7 +18,7 @@ from restante.database.queries import queries_beside
 from restante.delivery.log.signals import Emit, Signal
 from restante.updates import signal_types
 from restante.updates.devices.ownership import get_active_device, get_owned_device
-from restante.updates.pki.sealing import ENC_SCHEME, PENDING_WRAP, WRAP_ALG
+from restante.updates.pki.crypto.sealing import ENC_SCHEME, PENDING_WRAP, WRAP_ALG
 
 SQL = queries_beside(__file__)
 

@@ -19,8 +19,8 @@ from restante.database.queries import queries_beside
 from restante.delivery.log.signals import Emit, Signal
 from restante.updates import signal_types
 from restante.updates.devices.ownership import check_user, get_active_device, get_owned_device
-from restante.updates.pki.key_options import key_usage_text
-from restante.updates.pki.x509 import CURVES, as_der, as_pem, epoch_ms, serial_text
+from restante.updates.pki.crypto.key_options import key_usage_text
+from restante.updates.pki.crypto.x509 import CURVES, as_der, as_pem, epoch_ms, serial_text
 
 SQL = queries_beside(__file__)
 

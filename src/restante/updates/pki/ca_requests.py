@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from restante.core.errors import BadInput
-from restante.updates.pki.key_options import (
+from restante.updates.pki.crypto.key_options import (
     AUTHORITY_KEY_USAGE,
     CURVE_DEFAULT,
     CURVE_SIZES,
@@ -20,8 +20,8 @@ from restante.updates.pki.key_options import (
     checked_rsa_size,
     parse_key_usage,
 )
-from restante.updates.pki.subject_fields import OptionalSubjectText, SubjectFields, SubjectText, check_printable
-from restante.updates.pki.x509 import CertificateWithKey, make_authority, new_signing_key
+from restante.updates.pki.crypto.subject_fields import OptionalSubjectText, SubjectFields, SubjectText, check_printable
+from restante.updates.pki.crypto.x509 import CertificateWithKey, make_authority, new_signing_key
 
 VALID_DAYS_DEFAULT = 3650
 VALID_DAYS_MAX = 7300

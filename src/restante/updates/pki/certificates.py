@@ -18,8 +18,8 @@ from restante.database.queries import queries_beside
 from restante.delivery.log.signals import Emit
 from restante.updates.devices.ownership import check_user
 from restante.updates.pki import assignments
-from restante.updates.pki.issued_certificate import IssuedCertificate
-from restante.updates.pki.x509 import NO_SUBJECT, CertificateSubject
+from restante.updates.pki.crypto.issued_certificate import IssuedCertificate
+from restante.updates.pki.crypto.x509 import NO_SUBJECT, CertificateSubject
 
 SQL = queries_beside(__file__)
 

@@ -19,10 +19,10 @@ from restante.delivery.log.signals import Emit, Signal
 from restante.identity.master_key import MasterKey
 from restante.updates import signal_types
 from restante.updates.pki import assignments, certificates
-from restante.updates.pki.issued_certificate import IssuedCertificate, seal_certificate
-from restante.updates.pki.key_options import CURVE_DEFAULT, LEAF_RSA_SIZE_DEFAULT, LeafKey
-from restante.updates.pki.sealing import AUTHORITY_KEY_PURPOSE
-from restante.updates.pki.x509 import (
+from restante.updates.pki.crypto.issued_certificate import IssuedCertificate, seal_certificate
+from restante.updates.pki.crypto.key_options import CURVE_DEFAULT, LEAF_RSA_SIZE_DEFAULT, LeafKey
+from restante.updates.pki.crypto.sealing import AUTHORITY_KEY_PURPOSE
+from restante.updates.pki.crypto.x509 import (
     AuthorityExpired,
     CertificateSubject,
     CertificateWithKey,

@@ -17,12 +17,12 @@ from restante.updates.pki import accounts, authorities
 from restante.updates.pki.accounts import Account, LeafDefaults
 from restante.updates.pki.authorities import Authority, AuthorityAssignment, SealedAuthority
 from restante.updates.pki.ca_requests import AuthorityRequest, check_request, make_requested_authority
+from restante.updates.pki.crypto.key_options import KeyAlgorithm
+from restante.updates.pki.crypto.sealing import AUTHORITY_KEY_PURPOSE
+from restante.updates.pki.crypto.subject_fields import SubjectText, check_printable
+from restante.updates.pki.crypto.x509 import CertificateWithKey, utc_datetime
+from restante.updates.pki.crypto.x509_imports import read_authority
 from restante.updates.pki.issuing import VALIDITY_SECONDS_MAX, VALIDITY_SECONDS_MIN
-from restante.updates.pki.key_options import KeyAlgorithm
-from restante.updates.pki.sealing import AUTHORITY_KEY_PURPOSE
-from restante.updates.pki.subject_fields import SubjectText, check_printable
-from restante.updates.pki.x509 import CertificateWithKey, utc_datetime
-from restante.updates.pki.x509_imports import read_authority
 from restante.updates.response_format import LIST_QUERY, RESPONSE_FORMAT, list_info, list_response
 from restante.web.paging import PAGE_QUERY, page_request_of
 from restante.web.request import ApiRequest

@@ -16,12 +16,12 @@ from restante.identity.master_key import MasterKey
 from restante.updates.devices.ownership import check_user
 from restante.updates.pki import assignments, certificates, issuing
 from restante.updates.pki.assignments import CertificateAssignment
-from restante.updates.pki.certificate_names import checked_name, checked_names, is_covered
 from restante.updates.pki.certificates import Certificate, CertificateDetail
-from restante.updates.pki.issued_certificate import IssuedCertificate, seal_certificate
+from restante.updates.pki.crypto.certificate_names import checked_name, checked_names, is_covered
+from restante.updates.pki.crypto.issued_certificate import IssuedCertificate, seal_certificate
+from restante.updates.pki.crypto.subject_fields import SubjectFields
+from restante.updates.pki.crypto.x509_imports import names_of_certificate, read_chain
 from restante.updates.pki.issuing import VALIDITY_SECONDS_MAX, VALIDITY_SECONDS_MIN
-from restante.updates.pki.subject_fields import SubjectFields
-from restante.updates.pki.x509_imports import names_of_certificate, read_chain
 from restante.updates.response_format import LIST_QUERY, RESPONSE_FORMAT, list_info, list_response
 from restante.web.paging import PAGE_QUERY, page_request_of
 from restante.web.request import ApiRequest

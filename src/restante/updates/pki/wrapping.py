@@ -23,7 +23,7 @@ from restante.delivery.log.signals import Emit, Signal
 from restante.delivery.wakeup import Wakeup
 from restante.identity.master_key import MasterKey, MasterKeyError
 from restante.updates import signal_types
-from restante.updates.pki.sealing import DATA_KEY_PURPOSE, PENDING_WRAP, WRAP_ALG, key_fingerprint, wrap_data_key
+from restante.updates.pki.crypto.sealing import DATA_KEY_PURPOSE, PENDING_WRAP, WRAP_ALG, key_fingerprint, wrap_data_key
 
 SQL = queries_beside(__file__)
 log = structlog.get_logger()

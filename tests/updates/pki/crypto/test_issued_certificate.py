@@ -3,9 +3,9 @@ from datetime import UTC, datetime
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from restante.identity.master_key import MasterKey
-from restante.updates.pki.issued_certificate import seal_certificate
-from restante.updates.pki.sealing import DATA_KEY_PURPOSE
-from restante.updates.pki.x509 import CertificateSubject, as_pem, issue_leaf, make_authority, new_signing_key
+from restante.updates.pki.crypto.issued_certificate import seal_certificate
+from restante.updates.pki.crypto.sealing import DATA_KEY_PURPOSE
+from restante.updates.pki.crypto.x509 import CertificateSubject, as_pem, issue_leaf, make_authority, new_signing_key
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 MASTER = MasterKey(bytes(32))

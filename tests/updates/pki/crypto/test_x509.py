@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from restante.updates.pki.x509 import (
+from restante.updates.pki.crypto.x509 import (
     AuthorityExpired,
     CertificateSubject,
     CertificateWithKey,

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from restante.core.errors import BadInput
-from restante.updates.pki.x509 import CertificateSubject
+from restante.updates.pki.crypto.x509 import CertificateSubject
 
 SubjectText = Annotated[str, Meta(min_length=1, max_length=64)]
 OptionalSubjectText = Annotated[str, Meta(max_length=64)] | None

@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 
 from restante.core.errors import BadInput
-from restante.updates.pki.x509 import (
+from restante.updates.pki.crypto.x509 import (
     CertificateSubject,
     CertificateWithKey,
     as_pem,
@@ -14,7 +14,7 @@ from restante.updates.pki.x509 import (
     make_authority,
     new_signing_key,
 )
-from restante.updates.pki.x509_imports import names_of_certificate, read_authority, read_chain, read_private_key
+from restante.updates.pki.crypto.x509_imports import names_of_certificate, read_authority, read_chain, read_private_key
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 PEM, NO_ENCRYPTION = serialization.Encoding.PEM, serialization.NoEncryption()

@@ -3,14 +3,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from restante.core.errors import BadInput
-from restante.updates.pki.key_options import (
+from restante.updates.pki.crypto.key_options import (
     RSA_SIZES,
     checked_curve,
     checked_rsa_size,
     key_usage_text,
     parse_key_usage,
 )
-from restante.updates.pki.x509 import CertificateSubject, make_authority, new_signing_key, utc_datetime
+from restante.updates.pki.crypto.x509 import CertificateSubject, make_authority, new_signing_key, utc_datetime
 from tests.conftest import START_MS
 
 

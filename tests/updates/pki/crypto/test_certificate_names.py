@@ -1,7 +1,7 @@
 import pytest
 
 from restante.core.errors import BadInput
-from restante.updates.pki.certificate_names import NAMES_MAX, checked_name, checked_names, is_covered
+from restante.updates.pki.crypto.certificate_names import NAMES_MAX, checked_name, checked_names, is_covered
 
 LONGEST = ".".join(["a" * 63] * 3 + ["b" * 61])
 

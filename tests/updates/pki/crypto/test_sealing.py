@@ -8,7 +8,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from nacl.exceptions import CryptoError
 from nacl.public import PrivateKey, SealedBox
 
-from restante.updates.pki.sealing import PENDING_WRAP, encrypt_private_key, key_fingerprint, new_data_key, wrap_data_key
+from restante.updates.pki.crypto.sealing import (
+    PENDING_WRAP,
+    encrypt_private_key,
+    key_fingerprint,
+    new_data_key,
+    wrap_data_key,
+)
 
 
 def test_data_keys_are_unique_and_32_bytes_long() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from cryptography import x509
 
 from restante.identity.master_key import MasterKey
-from restante.updates.pki.sealing import DATA_KEY_PURPOSE, EncryptedKey, encrypt_private_key, new_data_key
-from restante.updates.pki.x509 import CertificateWithKey, as_pem, epoch_ms, serial_text
+from restante.updates.pki.crypto.sealing import DATA_KEY_PURPOSE, EncryptedKey, encrypt_private_key, new_data_key
+from restante.updates.pki.crypto.x509 import CertificateWithKey, as_pem, epoch_ms, serial_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ import pytest
 
 from restante.core.decoding import convert
 from restante.core.errors import BadInput
-from restante.updates.pki.subject_fields import SubjectFields, check_printable
-from restante.updates.pki.x509 import NO_SUBJECT
+from restante.updates.pki.crypto.subject_fields import SubjectFields, check_printable
+from restante.updates.pki.crypto.x509 import NO_SUBJECT
 
 
 def fields(**given: Any) -> SubjectFields:

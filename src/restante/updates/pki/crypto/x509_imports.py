@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
 from restante.core.errors import BadInput
-from restante.updates.pki.x509 import CURVES, CertificateWithKey, PrivateKey, SigningKey, private_key_der
+from restante.updates.pki.crypto.x509 import CURVES, CertificateWithKey, PrivateKey, SigningKey, private_key_der
 
 RSA_BITS_MIN = 2048
 RSA_BITS_MAX = 8192

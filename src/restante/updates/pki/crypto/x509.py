@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from restante.updates.pki.certificate_names import as_ip_address
+from restante.updates.pki.crypto.certificate_names import as_ip_address
 
 COMMON_NAME_CHARACTERS_MAX = 64
 RSA_EXPONENT = 65537
