@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -68,9 +69,45 @@ def print_text(result: Any, text: str, notes: Iterable[str], *, as_json: bool) -
     if as_json:
         print_json(normalised(result))
         return
-    typer.echo(printable_lines(text.format_map(result) if isinstance(result, Mapping) else text))
+    fields = {name: _in_sentence(value) for name, value in result.items()} if isinstance(result, Mapping) else {}
+    typer.echo(printable_lines(text.format_map(fields)))
     for note in notes:
         typer.echo(printable_lines(note))
+
+
+def _in_sentence(value: Any) -> Any:
+    return (", ".join(map(str, value)) or "none") if isinstance(value, list) else value
+
+
+def print_counts(counts: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print how many items there are, and how many of them in each state."""
+    if as_json:
+        print_json(counts)
+        return
+    print_fields(_count_lines(counts, ""))
+
+
+def _count_lines(counts: Mapping[str, Any], prefix: str) -> list[tuple[str, object]]:
+    lines: list[tuple[str, object]] = []
+    for name, value in counts.items():
+        if "is_exact" in value:
+            lines.append((prefix + name, value["value"] if value["is_exact"] else f"{value['value']} or more"))
+        else:
+            lines += _count_lines(value, "" if name == "states" else f"{name} ")
+    return lines
+
+
+def write_parts(parts: Iterable[bytes], out: Path | None) -> None:
+    """Write an export as it arrives, to the file or to standard output."""
+    if out is None:
+        stream = typer.get_binary_stream("stdout")
+        for part in parts:
+            stream.write(part)
+        stream.flush()
+        return
+    with out.open("wb") as file:
+        file.writelines(parts)
+    typer.echo(f"Written to {out}.", err=True)
 
 
 def when(name: str) -> Column:
