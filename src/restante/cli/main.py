@@ -73,8 +73,8 @@ class CommandLine(LazyGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
-            # The reader of the output closed it; Typer ends without a message.
+        except (BrokenPipeError, typer.Exit, typer.Abort, typer.BadParameter):
+            # Typer handles these; of a broken pipe, whose reader has gone, it says nothing.
             raise
         except UnicodeError:
             _print_error("the input is not valid UTF-8")
@@ -171,4 +171,8 @@ def main() -> None:
         sys.exit(1)
     output = _Output(1, "w", closefd=False)
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(output), line_buffering=output.isatty())
-    app(prog_name="restante")
+    try:
+        app(prog_name="restante")
+    except KeyboardInterrupt:
+        # Ctrl-C while modules are loaded, or in a completion.
+        sys.exit(130)

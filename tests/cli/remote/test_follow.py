@@ -79,13 +79,14 @@ def test_watch_lists_again(remote: Restante) -> None:
             headers += next_line(process.stdout).startswith("id\t")
 
 
-def test_ids_and_choices_are_completed(remote: Restante) -> None:
+def test_ids_names_and_choices_are_completed(remote: Restante) -> None:
     site = remote.json("site", "create", "completed")["id"]
+    remote.ok("site", "create", "two words")
 
-    def complete(words: str) -> str:
+    def complete(words: str, position: int | None = None) -> str:
         environ = {**environment(), "_RESTANTE_COMPLETE": "complete_bash", "COMP_WORDS": f"restante {words}"}
         environ |= {
-            "COMP_CWORD": str(len(words.split()) + 1),
+            "COMP_CWORD": str(len(words.split()) + 1 if position is None else position),
             "RESTANTE_DATA": str(remote.data),
             "PATH": os.environ["PATH"],
         }
@@ -93,4 +94,6 @@ def test_ids_and_choices_are_completed(remote: Restante) -> None:
         return done.stdout
 
     assert str(site) in complete("site show ").split()
+    assert complete("site show compl", 3) == "completed"
+    assert complete(r"site show two\ w", 3) == r"two\ words"
     assert complete("key create x --role ").split() == ["viewer", "operator", "approver", "admin"]

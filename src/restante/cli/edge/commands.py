@@ -27,12 +27,12 @@ COLUMNS: Columns = {
     "site": "site_id",
     "miner": Column(lambda command: command["miner_id"] or "many"),
     "type": "command_type",
-    "priority": "priority",
     "status": "status",
-    "made by": "created_by",
     "made": when("created_at"),
     "expires": when("expires_at"),
     "result": "result_code",
+    "made by": "created_by",
+    "priority": "priority",
 }
 
 

@@ -1,6 +1,9 @@
 """Completion of ids and names on the shell's command line, read from the server that the command line names."""
 
+import os
+import re
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 import typer
@@ -11,6 +14,7 @@ from restante.cli.remote.target import Target
 from restante.core.errors import BadInput
 
 COMPLETED_MAX = 100
+_SPECIAL = re.compile(r"[^\w@%+=:,./-]")
 
 Reader = Callable[[BlockingOperatorClient, str], Iterable[tuple[str, str]]]
 
@@ -23,11 +27,31 @@ def completed(read: Reader) -> Callable[[Any, str], list[tuple[str, str]]]:
         try:
             with Target(values.get("server"), values.get("profile"), values.get("data")).connect() as client:
                 matching = (pair for pair in read(client, incomplete) if pair[0].startswith(incomplete))
-                return [pair for pair, _ in zip(matching, range(COMPLETED_MAX), strict=False)]
+                return [(_escaped(value), text) for value, text in islice(matching, COMPLETED_MAX)]
         except (RestanteError, OSError, BadInput):
             return []
 
     return complete
+
+
+class _Escaped(str):
+    """A completion for bash, which inserts it as it is: characters that end a word have a backslash.
+
+    Typer compares it with what was typed, which it reads without backslashes.
+    """
+
+    plain: str
+
+    def startswith(self, prefix: Any, *args: Any) -> bool:
+        return self.plain.startswith(prefix, *args)
+
+
+def _escaped(value: str) -> str:
+    if os.environ.get("_RESTANTE_COMPLETE") != "complete_bash":
+        return value
+    escaped = _Escaped(_SPECIAL.sub(r"\\\g<0>", value))
+    escaped.plain = value
+    return escaped
 
 
 def ids(noun: str, id_field: str, text_field: str) -> Callable[[Any, str], list[tuple[str, str]]]:

@@ -5,9 +5,22 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from restante_client.errors import Forbidden, ResponseError, RestanteError, Unauthorized
+from restante_client.errors import Forbidden, NotFound, ResponseError, RestanteError, Unauthorized, Unreachable
+
+from restante import __version__
 
 _FIELD = re.compile(r"([a-z_]+)((?:\[\d+\])?(?:\.[a-z_]+)?)(: )")
+
+
+# What a server says about a path that it does not have.
+NO_ROUTE = "there is nothing at this path"
+_CONNECT = re.compile(r"\w+ (?P<url>https?://[^/\s]+)\S*: \w+: (?:\[Errno -?\d+\] )?(?P<why>.*)", re.DOTALL)
+_HINTS = {
+    "CERTIFICATE_VERIFY_FAILED": "set SSL_CERT_FILE to the file of the authorities that you trust",
+    "WRONG_VERSION_NUMBER": "does the server speak http:// instead?",
+    "Name or service not known": "is the name right?",
+    "refused": "is the address right, and does the server run?",
+}
 
 
 class Refused(RestanteError):
@@ -23,8 +36,25 @@ def translated(flags: Mapping[str, str]) -> Iterator[None]:
         raise Refused(f"{error.message or 'not signed in'} (sign in with `restante login URL`)") from None
     except Forbidden as error:
         raise Refused(f"{error.message or 'not allowed'} (`restante whoami` shows your role)") from None
+    except NotFound as error:
+        if error.message == NO_ROUTE:
+            raise Refused(
+                f"the server does not know this request: is it older than this program ({__version__})?"
+            ) from None
+        raise Refused(with_flags(error.message or str(error), flags)) from None
     except ResponseError as error:
         raise Refused(with_flags(error.message or str(error), flags)) from None
+    except Unreachable as error:
+        raise Refused(_why_unreachable(str(error))) from None
+
+
+def _why_unreachable(text: str) -> str:
+    """The client's description of a failed request: the server, the reason, and what to do."""
+    matched = _CONNECT.fullmatch(text)
+    if matched is None:
+        return text
+    hint = next((f" ({hint})" for part, hint in _HINTS.items() if part in matched["why"]), "")
+    return f"{matched['url']} cannot be reached: {matched['why']}{hint}"
 
 
 def with_flags(message: str, flags: Mapping[str, str]) -> str:
