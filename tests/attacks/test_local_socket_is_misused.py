@@ -11,7 +11,8 @@ import httpx
 import pytest
 from restante_client.testing import LocalServer
 
-from restante.server.http.local_socket import LocalSocket, open_local_socket, path_problem, peer_user
+from restante.server.data_folder import path_problem
+from restante.server.http.local_socket import LocalSocket, open_local_socket, peer_user
 
 pytestmark = pytest.mark.slow
 

@@ -31,7 +31,12 @@ class Restante(NamedTuple):
     data: Path
 
     def __call__(self, *args: str, stdin: str | bytes | None = None) -> Result:
-        return CliRunner().invoke(app, [*args, "--data", str(self.data)], input=stdin)
+        # `--` ends the options: an id may begin with a hyphen.
+        words, separator, rest = args, [], []
+        if "--" in args:
+            end = args.index("--")
+            words, separator, rest = args[:end], ["--"], list(args[end + 1 :])
+        return CliRunner().invoke(app, [*words, "--data", str(self.data), *separator, *rest], input=stdin)
 
     def ok(self, *args: str, stdin: str | None = None) -> str:
         """The output of a command that succeeds."""
@@ -41,7 +46,7 @@ class Restante(NamedTuple):
         return result.stdout
 
     def json(self, *args: str, stdin: str | None = None) -> Any:
-        printed = self.ok(*args, "--json", stdin=stdin)
+        printed = self.ok(args[0], *args[1:2], "--json", *args[2:], stdin=stdin)
         assert printed.count("\n") == 1
         return json.loads(printed)
 
@@ -81,11 +86,18 @@ def restante(tmp_path: Path) -> Restante:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """One server for all tests of a module. Its log would go to the output of the commands."""
+    """One server for all tests of a module, without background services."""
+    with quiet_server(tmp_path_factory.mktemp("server"), has_services=False) as server:
+        yield server
+
+
+@contextmanager
+def quiet_server(folder: Path, *, has_services: bool) -> Iterator[LiveServer]:
+    """A server whose log does not go to the output of the commands."""
     before = structlog.get_config()
     with open(os.devnull, "w") as nowhere:
         structlog.configure(logger_factory=structlog.PrintLoggerFactory(nowhere))
-        server = LiveServer(tmp_path_factory.mktemp("server"), has_services=False, has_local_socket=True)
+        server = LiveServer(folder, has_services=has_services, has_local_socket=True)
         yield server
         server.close()
         structlog.configure(**before)

@@ -58,6 +58,20 @@ def test_table_fits_the_terminal_and_cuts_no_id(
     assert "…" in lines[1]
 
 
+def test_columns_without_room_are_hidden_and_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setenv("NO_COLOR", "1")
+    columns: Columns = {**COLUMNS, "empty": "empty", "state": "state"}
+    page = {"items": [{**ITEM, "state": "running"}], "next": None}
+    print_list(page, columns, as_json=False, is_utc=True, when_empty="none")
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == ["id", ITEM["id"]]
+    assert printed.err == "No room for: name, types, made, state. See --json.\n"
+
+
 def test_terminal_gets_relative_times_unless_utc_is_asked_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

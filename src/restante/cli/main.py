@@ -39,27 +39,31 @@ TABLE = {
     "status": LazyCommand("remote.status:status", "Show what is stuck."),
     "user": LazyCommand("fleet.users:app", "People who may sign in."),
     "key": LazyCommand("fleet.api_keys:app", "API keys of programs."),
-    "device": LazyCommand("fleet.devices:device_app", "Devices that poll."),
-    "config": LazyCommand("fleet.devices:config_app", "Install configs of devices."),
+    "device": LazyCommand("fleet.devices:app", "Devices that poll."),
+    "group": LazyCommand("fleet.groups:app", "Groups of devices: saved filters."),
+    "config": LazyCommand("fleet.configs:config_app", "Install configs of devices."),
     "certificate": LazyCommand("fleet.certificates:certificate_app", "Certificates of devices."),
     "ca": LazyCommand("fleet.certificates:ca_app", "Certificate authorities."),
     "account": LazyCommand("fleet.certificates:account_app", "Issuing accounts of certificates."),
-    "signal": LazyCommand("fleet.devices:signal_app", "Signals to devices."),
+    "signal": LazyCommand("fleet.configs:signal_app", "Signals to devices."),
     "outbox": LazyCommand("fleet.outbox:outbox_app", "Signals on their way to devices."),
     "poll-boost": LazyCommand("fleet.outbox:poll_boost_app", "Faster polling of all devices for some time."),
+    "bulk": LazyCommand("jobs.bulk:app", "One action on everything that matches a filter."),
+    "job": LazyCommand("jobs.jobs:app", "Bulk actions that the server runs as jobs."),
+    "rollout": LazyCommand("jobs.rollouts:app", "Changes in waves: some devices or miners first, then the others."),
     "site": LazyCommand("edge.sites:site_app", "Sites with miners."),
     "zone": LazyCommand("edge.sites:zone_app", "Zones of sites."),
-    "miner": LazyCommand("edge.sites:miner_app", "Miners at sites."),
-    "collector": LazyCommand("edge.sites:collector_app", "Devices that poll for a site's commands."),
+    "miner": LazyCommand("edge.miners:app", "Miners at sites."),
+    "collector": LazyCommand("edge.collectors:app", "Devices that poll for a site's commands."),
     "command": LazyCommand("edge.commands:app", "Commands for miners."),
     "rule": LazyCommand("edge.rules:rule_app", "Rules that send commands when telemetry meets a condition."),
     "telemetry": LazyCommand("edge.rules:telemetry_app", "What miners have measured."),
     "safety-event": LazyCommand("edge.rules:safety_event_app", "What collectors did by themselves for safety."),
     "audit": LazyCommand("edge.audit:app", "The audit trail of edge commands."),
     "client": LazyCommand("events.clients:app", "Clients of event polling."),
-    "event": LazyCommand("events.events:event_app", "Events for clients."),
-    "event-key": LazyCommand("events.events:event_key_app", "The keys that sign event tokens."),
-    "stream": LazyCommand("events.events:stream_app", "Streams of Shared Signals."),
+    "event": LazyCommand("events.events:app", "Events for clients."),
+    "event-key": LazyCommand("events.keys_and_streams:event_key_app", "The keys that sign event tokens."),
+    "stream": LazyCommand("events.keys_and_streams:stream_app", "Streams of Shared Signals."),
 }
 
 
@@ -69,8 +73,8 @@ class CommandLine(LazyGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
-            # The reader of the output closed it; Typer ends without a message.
+        except (BrokenPipeError, typer.Exit, typer.Abort, typer.BadParameter):
+            # Typer handles these; of a broken pipe, whose reader has gone, it says nothing.
             raise
         except UnicodeError:
             _print_error("the input is not valid UTF-8")
@@ -167,4 +171,8 @@ def main() -> None:
         sys.exit(1)
     output = _Output(1, "w", closefd=False)
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(output), line_buffering=output.isatty())
-    app(prog_name="restante")
+    try:
+        app(prog_name="restante")
+    except KeyboardInterrupt:
+        # Ctrl-C while modules are loaded, or in a completion.
+        sys.exit(130)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from restante.cli.remote.times import is_time_name, moment, normalised, relative
 
 _encoder = msgspec.json.Encoder()
 GAP = 2
-TEXT_WIDTH_MIN = 8
+TEXT_WIDTH_MIN = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,11 @@ def print_list(page: Mapping[str, Any], columns: Columns, *, as_json: bool, is_u
     if as_json:
         print_json(normalised({"items": page["items"], "next": page.get("next")}))
         return
-    rows = [[_shown(value, is_utc) for value in _values(item, columns)] for item in page["items"]]
-    print_table(list(columns), rows, when_empty=when_empty, ids=_id_columns(columns))
+    values = [_values(item, columns) for item in page["items"]]
+    # Ids and times are useless when they are cut.
+    uncut = _id_columns(columns) | {n for row in values for n, value in enumerate(row) if isinstance(value, datetime)}
+    rows = [[_shown(value, is_utc) for value in row] for row in values]
+    print_table(list(columns), rows, when_empty=when_empty, uncut=uncut)
     if page.get("next") is not None:
         typer.echo(f"There are more: --after {page['next']}", err=True)
 
@@ -68,9 +72,45 @@ def print_text(result: Any, text: str, notes: Iterable[str], *, as_json: bool) -
     if as_json:
         print_json(normalised(result))
         return
-    typer.echo(printable_lines(text.format_map(result) if isinstance(result, Mapping) else text))
+    fields = {name: _in_sentence(value) for name, value in result.items()} if isinstance(result, Mapping) else {}
+    typer.echo(printable_lines(text.format_map(fields)))
     for note in notes:
         typer.echo(printable_lines(note))
+
+
+def _in_sentence(value: Any) -> Any:
+    return (", ".join(map(str, value)) or "none") if isinstance(value, list) else value
+
+
+def print_counts(counts: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print how many items there are, and how many of them in each state."""
+    if as_json:
+        print_json(counts)
+        return
+    print_fields(_count_lines(counts, ""))
+
+
+def _count_lines(counts: Mapping[str, Any], prefix: str) -> list[tuple[str, object]]:
+    lines: list[tuple[str, object]] = []
+    for name, value in counts.items():
+        if "is_exact" in value:
+            lines.append((prefix + name, value["value"] if value["is_exact"] else f"{value['value']} or more"))
+        else:
+            lines += _count_lines(value, "" if name == "states" else f"{name} ")
+    return lines
+
+
+def write_parts(parts: Iterable[bytes], out: Path | None) -> None:
+    """Write an export as it arrives, to the file or to standard output."""
+    if out is None:
+        stream = typer.get_binary_stream("stdout")
+        for part in parts:
+            stream.write(part)
+        stream.flush()
+        return
+    with out.open("wb") as file:
+        file.writelines(parts)
+    typer.echo(f"Written to {out}.", err=True)
 
 
 def when(name: str) -> Column:
@@ -139,7 +179,7 @@ def print_json(value: object) -> None:
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, when_empty: str, ids: Iterable[int] = ()
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, when_empty: str, uncut: Iterable[int] = ()
 ) -> None:
     """A table that fits the terminal, with no id cut; tab-separated lines, the first with the titles, in a pipe."""
     texts = [[printable("" if value is None else str(value)) for value in row] for row in rows]
@@ -150,26 +190,50 @@ def print_table(
     if not texts:
         typer.echo(when_empty)
         return
-    widths = _fitted(columns, texts, set(ids), shutil.get_terminal_size().columns)
+    widths = _fitted(columns, texts, set(uncut), shutil.get_terminal_size().columns)
     typer.echo(_bold(_line(columns, widths)))
     for row in texts:
         typer.echo(_line(row, widths))
+    hidden = [title for n, title in enumerate(columns) if widths[n] is None and any(row[n] for row in texts)]
+    if hidden:
+        typer.echo(f"No room for: {', '.join(hidden)}. See --json.", err=True)
 
 
-def _fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], uncut: set[int], terminal: int) -> list[int]:
-    """The widths of the columns. The widest ones are cut first; an id is never cut."""
-    widths = [max(map(cell_len, (title, *(row[number] for row in rows)))) for number, title in enumerate(columns)]
-    least = [max(TEXT_WIDTH_MIN, cell_len(title)) for title in columns]
-    while sum(widths) + GAP * (len(widths) - 1) > terminal:
-        cuttable = [n for n, width in enumerate(widths) if n not in uncut and width > least[n]]
+def _fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], uncut: set[int], terminal: int) -> list[int | None]:
+    """The widths of the columns, None if hidden: empty ones are hidden first, then the last ones; texts are cut."""
+    full = [max(map(cell_len, (title, *(row[number] for row in rows)))) for number, title in enumerate(columns)]
+    widths: list[int | None] = list(full)
+    least = [
+        width if number in uncut else min(width, max(TEXT_WIDTH_MIN, cell_len(columns[number])))
+        for number, width in enumerate(full)
+    ]
+    empty = [number for number in range(1, len(full)) if not any(row[number] for row in rows)]
+    for number in (*empty, *range(len(full) - 1, 0, -1)):
+        if _total(_shown_only(least, widths)) <= terminal:
+            break
+        widths[number] = None
+    while _total(widths) > terminal:
+        cuttable = [n for n, width in enumerate(widths) if width is not None and width > least[n]]
         if not cuttable:
             break
-        widths[max(cuttable, key=lambda n: widths[n])] -= 1
+        widest = max(cuttable, key=lambda n: widths[n] or 0)
+        widths[widest] = (widths[widest] or 0) - 1
     return widths
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return (" " * GAP).join(_cut(cell, width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+def _shown_only(least: Sequence[int], widths: Sequence[int | None]) -> list[int | None]:
+    return [None if width is None else size for size, width in zip(least, widths, strict=True)]
+
+
+def _total(widths: Sequence[int | None]) -> int:
+    """The width of a line."""
+    shown = [width for width in widths if width is not None]
+    return sum(shown) + GAP * (len(shown) - 1)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int | None]) -> str:
+    shown = [_cut(cell, width) for cell, width in zip(cells, widths, strict=True) if width is not None]
+    return (" " * GAP).join(shown).rstrip()
 
 
 def _cut(text: str, width: int) -> str:

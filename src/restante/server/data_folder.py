@@ -21,8 +21,19 @@ MASTER_KEY_NAME = "master.key"
 LOCK_NAME = "restante.lock"
 CLOCK_NAME = "restante.clock"
 SOCKET_NAME = "restante.sock"
+COPIED_NAME = "copied-to"
+# The length of `sun_path`, without the NUL at its end.
+PATH_BYTES_MAX = 107
 LOCK_TRIES = 10
 LOCK_PAUSE_SECONDS = 0.02
+
+
+def path_problem(path: Path) -> str | None:
+    """Why no socket can have this path; None if one can."""
+    length = len(os.fsencode(path))
+    if length <= PATH_BYTES_MAX:
+        return None
+    return f"the path {path} has {length} bytes, and a Unix socket allows {PATH_BYTES_MAX}: use a shorter data folder"
 
 
 class DataFolder:
@@ -80,6 +91,25 @@ class DataFolder:
                 f"{'is' if len(left) == 1 else 'are'} in {self.path}: put {DATABASE_NAME} back from its backup; "
                 f"to begin with a new database, move {' and '.join(left)} to another folder"
             )
+
+    def mark_copied(self, target: str) -> None:
+        """Record that the database was copied to the target, so that nobody goes on with the old one."""
+        self._copied_path.write_text(f"{target}\n", "utf-8")
+
+    def refuse_copied(self) -> None:
+        """Raise DatabaseError if the database was copied to another one: what is written here would be lost."""
+        try:
+            target = self._copied_path.read_text("utf-8").strip()
+        except FileNotFoundError:
+            return
+        raise DatabaseError(
+            f"the database in {self.path} was copied to {target}: use that one with --database; to go on with the old "
+            f"one nevertheless, delete {self._copied_path}"
+        )
+
+    @property
+    def _copied_path(self) -> Path:
+        return self.path / COPIED_NAME
 
     @property
     def _wal_path(self) -> Path:

@@ -15,6 +15,7 @@ def engine_of(settings: Settings) -> Engine:
     """The engine of the embedded database in the data folder, or of the configured PostgreSQL database."""
     if settings.database is None:
         folder = DataFolder(settings.data)
+        folder.refuse_copied()
         return SqliteEngine(folder.database_path, clock=SteadyClock(folder.clock_path))
     # Imported here because only installations with PostgreSQL need its driver.
     from restante.database.postgres.engine import PostgresEngine

@@ -46,5 +46,5 @@ def test_lists_are_read_page_by_page(remote: Restante) -> None:
     rest = remote.json("miner", "list", "--site", "pages", "--after", str(page["next"]))
     assert [each["name"] for each in rest["items"]] == ["p2"]
     piped = remote("miner", "list", "--site", "pages", "--limit", "1")
-    assert piped.stdout.splitlines()[0].split("\t") == ["id", "site", "zone", "name", "created"]
+    assert piped.stdout.splitlines()[0].split("\t") == ["id", "site", "zone", "name", "status", "tags", "created"]
     assert piped.stderr == f"There are more: --after {page['items'][0]['id']}\n"

@@ -22,7 +22,8 @@ def test_client_with_secret_is_made_rotated_suspended_and_resumed(remote: Restan
     assert remote.json("client", "suspend", "shop", "--yes")["status"] == "suspended"
     assert remote.json("client", "resume", "shop")["status"] == "active"
     assert [each["client_id"] for each in remote.items("client", "list")] == ["shop"]
-    assert remote.items("client", "why", "shop") == []
+    assert remote.items("client", "refusals", "shop") == []
+    assert remote.json("client", "why", "shop")["waiting_for"] == "first_poll"
     assert remote.items("client", "audit", "--client", "shop")[0]["actor"].startswith("local:")
 
 
@@ -68,3 +69,26 @@ def test_address_of_keys_is_read_by_the_server_which_names_the_flag(remote: Rest
         "client", "create", "x", "--method", "private_key_jwt", "--jwks-uri", uri, "--jwks", __file__
     )
     assert both.startswith("--jwks")
+
+
+def test_client_is_tagged_counted_exported_and_deleted(remote: Restante) -> None:
+    remote.ok("client", "create", "Gone", "--method", "client_secret_basic", "--client-id", "gone-client")
+    assert remote.json("client", "tag", "gone", "pilot") == {"tags": ["pilot"]}
+    assert remote.json("client", "untag", "gone-client", "pilot") == {"tags": []}
+    assert remote.json("client", "list", "--name", "Gone", "--count")["states"]["active"]["value"] == 1
+    assert "gone-client" in remote.ok("client", "export", "--method", "client_secret_basic")
+    assert "which has 0 events" in remote.error_line("client", "delete", "gone-client")
+    assert remote.json("client", "delete", "gone-client", "--yes")["status"] == "removed"
+    assert remote.error_line("client", "show", "nobody-at-all") == "there is no client 'nobody-at-all'"
+
+
+def test_client_is_created_with_a_public_key_in_pem(remote: Restante, tmp_path: Path) -> None:
+    file = tmp_path / "key.pem"
+    public = ec.generate_private_key(ec.SECP256R1()).public_key()
+    file.write_bytes(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    create = ("client", "create", "Keyed", "--method", "private_key_jwt", "--public-key", str(file))
+    assert remote.json(*create, "--client-id", "keyed")["client_id"] == "keyed"
+    assert len(remote.json("client", "show", "keyed")["kids"]) == 1
+    assert remote(*create, "--jwks", str(file)).exit_code == 2
+    file.write_text("no key")
+    assert remote.error_line(*create).startswith("--public-key: expected a public key")

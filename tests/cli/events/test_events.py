@@ -20,7 +20,7 @@ def test_event_is_published_listed_and_shown_by_prefix(remote: Restante, client:
     assert remote.json("event", "show", jti[:14])["jti"] == jti
     assert [each["jti"] for each in remote.items("event", "list", "--client", client, "--status", "unsigned")] == [jti]
     assert [each["client_id"] for each in remote.items("event", "status")].count(client) == 1
-    assert remote.json("event", "why", client)["unsigned"] == 1
+    assert remote.json("event", "errors", client)["unsigned"] == 1
 
 
 def test_event_without_subject_names_the_flag(remote: Restante, client: str) -> None:
@@ -38,8 +38,8 @@ def test_dropping_asks_with_the_count(remote: Restante, client: str) -> None:
 def test_signing_keys_are_rotated_and_withdrawn(remote: Restante) -> None:
     made = remote.json("event-key", "rotate", "--alg", "es256")["kid"]
     assert made in [key["kid"] for key in remote.items("event-key", "list")]
-    assert "add --yes" in remote.error_line("event-key", "withdraw", made)
-    assert remote.json("event-key", "withdraw", made[:10], "--yes")["kid"] == made
+    assert "add --yes" in remote.error_line("event-key", "withdraw", "--", made)
+    assert remote.json("event-key", "withdraw", "--yes", "--", made[:10])["kid"] == made
 
 
 def test_streams_are_listed(remote: Restante) -> None:

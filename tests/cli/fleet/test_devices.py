@@ -14,7 +14,7 @@ def test_device_is_listed_shown_and_revoked(remote: Restante, add_device: AddDev
     assert "This revokes device" in remote.error_line("device", "revoke", number)
     assert remote.json("device", "revoke", number, "--yes")["status"] == "revoked"
     assert "no such device" in remote.error_line("device", "show", "999999")
-    assert remote("device", "show", "many").exit_code == 2
+    assert remote.error_line("device", "show", "many") == "there is no device 'many'"
 
 
 def test_signal_goes_to_the_outbox(remote: Restante, add_device: AddDevice) -> None:

@@ -25,6 +25,7 @@ def following(remote: Restante, *args: str) -> Iterator["subprocess.Popen[bytes]
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(),
+        bufsize=0,
     )
     try:
         yield process
@@ -64,9 +65,10 @@ def test_event_listen_prints_each_new_event(remote: Restante) -> None:
 def test_device_watch_prints_each_signal(remote: Restante, add_device: AddDevice) -> None:
     number = str(add_device("watched"))
     with following(remote, "device", "watch", number) as process:
-        assert next_line(process.stdout).split("\t")[-2:] == ["device", "active\n"]
+        assert next_line(process.stdout).split("\t")[-1] == "active, config none, 0 to confirm\n"
         remote.ok("signal", "send", number, "app.hello")
-        assert next_line(process.stdout).split("\t")[-2:] == ["app.hello", "PENDING\n"]
+        lines = [next_line(process.stdout).split("\t") for _ in range(2)]
+        assert ["app.hello", "queued\n"] in [line[-2:] for line in lines]
 
 
 def test_watch_lists_again(remote: Restante) -> None:
@@ -77,13 +79,14 @@ def test_watch_lists_again(remote: Restante) -> None:
             headers += next_line(process.stdout).startswith("id\t")
 
 
-def test_ids_and_choices_are_completed(remote: Restante) -> None:
+def test_ids_names_and_choices_are_completed(remote: Restante) -> None:
     site = remote.json("site", "create", "completed")["id"]
+    remote.ok("site", "create", "two words")
 
-    def complete(words: str) -> str:
+    def complete(words: str, position: int | None = None) -> str:
         environ = {**environment(), "_RESTANTE_COMPLETE": "complete_bash", "COMP_WORDS": f"restante {words}"}
         environ |= {
-            "COMP_CWORD": str(len(words.split()) + 1),
+            "COMP_CWORD": str(len(words.split()) + 1 if position is None else position),
             "RESTANTE_DATA": str(remote.data),
             "PATH": os.environ["PATH"],
         }
@@ -91,4 +94,6 @@ def test_ids_and_choices_are_completed(remote: Restante) -> None:
         return done.stdout
 
     assert str(site) in complete("site show ").split()
+    assert complete("site show compl", 3) == "completed"
+    assert complete(r"site show two\ w", 3) == r"two\ words"
     assert complete("key create x --role ").split() == ["viewer", "operator", "approver", "admin"]

@@ -10,20 +10,11 @@ import msgspec
 import typer
 
 from restante.cli.database import load_settings, open_database_for
-from restante.cli.edge.rules import write_parts
-from restante.cli.output import print_result, when
+from restante.cli.output import print_result, when, write_parts
+from restante.cli.remote import completion, filters
 from restante.cli.remote.arguments import SiteOption, site_id
-from restante.cli.remote.noun import (
-    Call,
-    DataOption,
-    JsonOption,
-    Noun,
-    Page,
-    ProfileOption,
-    ServerOption,
-    run_remotely,
-)
-from restante.cli.remote.times import parse_since, rfc3339
+from restante.cli.remote.common_options import DataOption, JsonOption, ProfileOption, ServerOption
+from restante.cli.remote.noun import Call, Filters, Noun, Page, run_remotely
 from restante.commands.audit.audit_trail import KEY_PURPOSE
 from restante.commands.audit.audit_verify import BrokenRow, ChainVerdict, verify_export
 from restante.commands.audit.signed_heads import AnchorFailed, AnchorTarget, SignedHead, is_head
@@ -36,6 +27,15 @@ from restante.server.engines import master_key_source
 
 AUDIT = Noun("The audit trail of edge commands.")
 app = AUDIT.app
+
+FILTERS: Filters = {
+    "site_id": filters.SITE,
+    "command_id": filters.text("--command", "ID", "Only of this command.", completion.COMMANDS),
+    "actor": filters.text("--by", "WHO", "Only what this actor did."),
+    "event": filters.text("--event", "NAME", "Only events of this name."),
+    "since": filters.SINCE,
+    "until": filters.UNTIL,
+}
 
 
 @AUDIT.lists(
@@ -50,30 +50,11 @@ app = AUDIT.app
         "detail": "detail",
     },
     empty="Nothing was recorded.",
-    has_since=True,
+    filters=FILTERS,
 )
-def list_rows(
-    call: Call,
-    site: SiteOption = None,
-    command_id: Annotated[str | None, typer.Option("--command", metavar="ID", help="Only of this command.")] = None,
-    actor: Annotated[str | None, typer.Option("--by", metavar="WHO", help="Only what this actor did.")] = None,
-    event: Annotated[str | None, typer.Option("--event", metavar="NAME", help="Only events of this name.")] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Only older ones: 1h, or a time.")
-    ] = None,
-) -> Page:
+def list_rows(call: Call) -> Page:
     """List audit rows, newest first."""
-    since = None if call.since is None else rfc3339(call.since)
-    call.since = None
-    return call.page(
-        call.client.audit.list_page,
-        site_id=site_id(call, site),
-        command_id=command_id,
-        actor=actor,
-        event=event,
-        since=since,
-        until=None if until is None else rfc3339(parse_since(until, "--until")),
-    )
+    return call.page(call.client.audit.list_page, **call.filters)
 
 
 @AUDIT.runs("export")
@@ -83,7 +64,8 @@ def export(
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The file. Default: stdout.")] = None,
 ) -> None:
     """Export the trail as JSON lines, which can be verified without the database."""
-    write_parts(call.client.audit.export(site_id=site_id(call, site)), out)
+    where = None if site is None else site_id(call, site)
+    write_parts(call.client.audit.export(site_id=where), out)
 
 
 @app.command("verify")

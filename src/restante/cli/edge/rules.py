@@ -1,23 +1,21 @@
 """`restante rule`, `restante telemetry` and `restante safety-event`: what miners report, and what follows from it."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from restante.cli.output import Column, Columns, when
-from restante.cli.remote.arguments import RULES, MinerOption, SiteOption, choice, json_object, site_id, whole_number
-from restante.cli.remote.noun import Call, Item, Noun, Page
-from restante.cli.remote.times import parse_since, rfc3339
+from restante.cli.remote import filters
+from restante.cli.remote.arguments import MinerArgument, RuleArgument, SiteOption, given, miner_id, site_id
+from restante.cli.remote.arguments import rule_id as id_of
+from restante.cli.remote.noun import Call, Filter, Item, Noun, Page
+from restante.cli.remote.values import is_number, json_object, whole_number
 
 RULE = Noun("Rules that send commands when telemetry meets a condition.")
 TELEMETRY = Noun("What miners have measured.")
 SAFETY_EVENT = Noun("What collectors did by themselves for safety.")
 rule_app, telemetry_app, safety_event_app = RULE.app, TELEMETRY.app, SAFETY_EVENT.app
 
-RuleArgument = Annotated[
-    int, typer.Argument(metavar="RULE", parser=whole_number, help="The rule's id.", autocompletion=RULES)
-]
 BodyArgument = Annotated[
     str, typer.Argument(metavar="JSON", help="The fields of the rule as a JSON object, @FILE, or - for standard input.")
 ]
@@ -38,20 +36,23 @@ def _condition(rule: Item) -> str:
     return f"{text} for {rule['trigger_duration_seconds']} s" if rule["trigger_duration_seconds"] else text
 
 
-@RULE.lists(COLUMNS, empty="No rules.")
-def list_rules(
-    call: Call,
-    site: SiteOption = None,
-    enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="Only these.")] = None,
-) -> Page:
+@RULE.lists(
+    COLUMNS,
+    empty="No rules.",
+    filters={
+        "site_id": filters.SITE,
+        "enabled": Filter(Annotated[bool | None, typer.Option("--enabled/--disabled", help="Only these.")]),
+    },
+)
+def list_rules(call: Call) -> Page:
     """List rules by id."""
-    return call.page(call.client.rules.list_page, site_id=site_id(call, site), enabled=enabled)
+    return call.page(call.client.rules.list_page, **call.filters)
 
 
 @RULE.shows()
 def show(call: Call, rule: RuleArgument) -> Item:
     """Show a rule."""
-    return dict(call.client.rules.get(rule))
+    return dict(call.client.rules.get(id_of(call, rule)))
 
 
 @RULE.does("create", "Rule {id} is made.")
@@ -63,28 +64,28 @@ def create(call: Call, body: BodyArgument) -> Any:
 @RULE.does("update", "Rule {id} is changed.")
 def update(call: Call, rule: RuleArgument, body: BodyArgument) -> Any:
     """Change fields of a rule; what is not given stays as it is."""
-    return call.client.rules.update(rule, **json_object(body, "JSON"))
+    return call.client.rules.update(id_of(call, rule), **json_object(body, "JSON"))
 
 
 @RULE.does("enable", "Rule {id} is enabled.")
 def enable(call: Call, rule: RuleArgument) -> Any:
     """Enable a rule."""
-    return call.client.rules.enable(rule)
+    return call.client.rules.enable(id_of(call, rule))
 
 
 @RULE.does("disable", "Rule {id} is disabled.")
 def disable(call: Call, rule: RuleArgument) -> Any:
     """Disable a rule: it sends no more commands."""
-    return call.client.rules.disable(rule)
+    return call.client.rules.disable(id_of(call, rule))
 
 
 @RULE.does("delete", "Rule {id} is deleted.", asks=True)
 def delete(call: Call, rule: RuleArgument) -> Any:
     """Delete a rule."""
-    found = call.client.rules.get(rule)
-    call.confirm(f"This deletes rule {rule} ({found['name']}). It cannot be undone.")
-    call.client.rules.delete(rule)
-    return {"id": rule, "deleted": True}
+    found = call.client.rules.get(id_of(call, rule))
+    call.confirm(f"This deletes rule {found['id']} ({found['name']}). It cannot be undone.")
+    call.client.rules.delete(found["id"])
+    return {"id": found["id"], "deleted": True}
 
 
 @RULE.lists(
@@ -101,7 +102,7 @@ def delete(call: Call, rule: RuleArgument) -> Any:
 )
 def why(call: Call, rule: RuleArgument) -> Page:
     """Show for each miner why a rule fired, or did not."""
-    return call.page(call.client.rules.states_page, rule)
+    return call.page(call.client.rules.states_page, id_of(call, rule))
 
 
 @TELEMETRY.lists(
@@ -113,20 +114,27 @@ def why(call: Call, rule: RuleArgument) -> Page:
         "values": "record",
     },
     empty="No telemetry.",
+    filters={"site_id": filters.SITE, "miner_known": filters.KNOWN},
 )
-def list_telemetry(call: Call, site: SiteOption = None) -> Page:
+def list_telemetry(call: Call) -> Page:
     """List the latest record of each miner."""
-    return call.page(call.client.telemetry.list_page, site_id=site_id(call, site))
+    return call.page(call.client.telemetry.list_page, **call.filters)
 
 
 @TELEMETRY.shows()
 def show_telemetry(
     call: Call,
-    miner: Annotated[int, typer.Argument(metavar="MINER", parser=whole_number, help="The miner's id.")],
+    miner: MinerArgument,
     site: SiteOption = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--records", metavar="N", parser=whole_number, help="The most records of the history."),
+    ] = None,
 ) -> Item:
-    """Show the latest record of a miner, and its history."""
-    return dict(call.client.telemetry.get(miner, site_id=site_id(call, site)))
+    """Show the latest record of a miner, and its history. A miner that is not registered is named by its id."""
+    where = None if site is None else site_id(call, site)
+    number = int(miner) if is_number(miner) else miner_id(call, miner)
+    return dict(call.client.telemetry.get(number, **given(site_id=where, limit=limit)))
 
 
 @SAFETY_EVENT.lists(
@@ -140,43 +148,16 @@ def show_telemetry(
         "received": when("received_at"),
     },
     empty="No safety events.",
-    has_since=True,
+    filters=filters.SAFETY_EVENTS,
+    counts=lambda call: call.client.safety_events.counts(**call.filters),
 )
-def list_events(
-    call: Call,
-    site: SiteOption = None,
-    miner_id: MinerOption = None,
-    action: Annotated[str | None, typer.Option("--action", metavar="NAME", help="Only of this kind.")] = None,
-) -> Page:
+def list_events(call: Call) -> Page:
     """List safety events, newest first."""
-    since = None if call.since is None else rfc3339(call.since)
-    call.since = None
-    where = site_id(call, site)
-    return call.page(call.client.safety_events.list_page, site_id=where, miner_id=miner_id, action=action, since=since)
+    return call.page(call.client.safety_events.list_page, **call.filters)
 
 
-@SAFETY_EVENT.runs("export")
-def export(
-    call: Call,
-    site: SiteOption = None,
-    format: Annotated[str, choice("--format", ("csv", "json"), "The format.")] = "csv",
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only newer ones: 1h, 7d.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The file. Default: stdout.")] = None,
-) -> None:
-    """Export safety events."""
-    from_time = None if since is None else rfc3339(parse_since(since))
-    parts = call.client.safety_events.export(site_id=site_id(call, site), format=format, since=from_time)  # type: ignore[arg-type]
-    write_parts(parts, out)
-
-
-def write_parts(parts: Any, out: Path | None) -> None:
-    """Write an export as it arrives, to the file or to standard output."""
-    if out is None:
-        stream = typer.get_binary_stream("stdout")
-        for part in parts:
-            stream.write(part)
-        stream.flush()
-        return
-    with out.open("wb") as file:
-        file.writelines(parts)
-    typer.echo(f"Written to {out}.", err=True)
+SAFETY_EVENT.exports(
+    "safety events",
+    lambda call, format: call.client.safety_events.export(format=format, **call.filters),
+    filters=filters.SAFETY_EVENTS,
+)

@@ -16,26 +16,31 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from restante.cli.output import Columns, identity, joined, when
-from restante.cli.remote.arguments import CLIENTS, choice
+from restante.cli.remote import completion, filters
+from restante.cli.remote.arguments import TagsArgument, full_id, tags_of
+from restante.cli.remote.filters import METHODS
 from restante.cli.remote.noun import Call, Item, Noun, Page
+from restante.cli.remote.values import choice
 from restante.core.errors import BadInput
 
 CLIENT = Noun("Clients of event polling.")
 app = CLIENT.app
 
-METHODS = ("tls_client_auth", "private_key_jwt", "client_secret_basic")
 ALGORITHMS = ("PS256", "ES256", "EdDSA", "RS256")
 _CURVES = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
 
 ClientArgument = Annotated[
-    str, typer.Argument(metavar="CLIENT_ID", help="The client's client_id.", autocompletion=CLIENTS)
+    str,
+    typer.Argument(
+        metavar="CLIENT_ID", help="The client's client_id, or its beginning.", autocompletion=completion.CLIENTS
+    ),
 ]
 JwksOption = Annotated[
     str | None,
     typer.Option(
         "--jwks",
         metavar="FILE",
-        help="Its public keys for private_key_jwt: a file with a JWKS or a public key in PEM; - for stdin.",
+        help="Its public keys for private_key_jwt: a file with a JWKS; - for stdin.",
     ),
 ]
 JwksUriOption = Annotated[
@@ -45,6 +50,10 @@ JwksUriOption = Annotated[
         metavar="URL",
         help="The address where it publishes its keys, instead of --jwks. The server reads it again for new keys.",
     ),
+]
+PublicKeyOption = Annotated[
+    Path | None,
+    typer.Option("--public-key", metavar="FILE", help="Its public key in PEM, for private_key_jwt, instead of --jwks."),
 ]
 CertificateOption = Annotated[
     Path | None,
@@ -64,10 +73,20 @@ COLUMNS: Columns = {
 }
 
 
-@CLIENT.lists(COLUMNS, empty="No clients.")
+@CLIENT.lists(
+    COLUMNS,
+    empty="No clients.",
+    filters=filters.CLIENTS,
+    counts=lambda call: call.client.clients.counts(**call.filters),
+)
 def list_clients(call: Call) -> Page:
     """List clients in the order they were registered."""
-    return call.page(call.client.clients.list_page)
+    return call.page(call.client.clients.list_page, **call.filters)
+
+
+CLIENT.exports(
+    "clients", lambda call, format: call.client.clients.export(format=format, **call.filters), filters=filters.CLIENTS
+)
 
 
 @CLIENT.shows(
@@ -77,6 +96,7 @@ def list_clients(call: Call) -> Page:
         "keys": joined("kids"),
         "keys at": "jwks_uri",
         "keys read": when("jwks_read_at"),
+        "tags": joined("tags"),
         "signing algorithm": "set_signing_alg",
         "created": when("created_at"),
         "suspended": when("suspended_at"),
@@ -84,7 +104,7 @@ def list_clients(call: Call) -> Page:
 )
 def show(call: Call, client: ClientArgument) -> Item:
     """Show a client."""
-    return dict(call.client.clients.get(client))
+    return dict(call.client.clients.get(client_of(call, client)))
 
 
 @CLIENT.does("create", "Client {client_id}.")
@@ -99,6 +119,7 @@ def create(
     ] = None,
     jwks: JwksOption = None,
     jwks_uri: JwksUriOption = None,
+    public_key: PublicKeyOption = None,
     certificate: CertificateOption = None,
     tls_client_auth_subject_dn: SubjectOption = None,
     set_signing_alg: Annotated[
@@ -111,7 +132,7 @@ def create(
     """Register a client. A secret is shown once."""
     given: dict[str, Any] = {
         "client_id": client_id,
-        "jwks": _jwks(jwks),
+        "jwks": _keys(jwks, public_key),
         "jwks_uri": jwks_uri,
         "tls_client_auth_subject_dn": _subject(certificate, tls_client_auth_subject_dn),
         "set_signing_alg": set_signing_alg,
@@ -130,13 +151,15 @@ def rotate(
     client: ClientArgument,
     jwks: JwksOption = None,
     jwks_uri: JwksUriOption = None,
+    public_key: PublicKeyOption = None,
     certificate: CertificateOption = None,
     tls_client_auth_subject_dn: SubjectOption = None,
 ) -> Any:
     """Replace a client's secret, keys or subject. Its access tokens end at once."""
+    client = client_of(call, client)
     call.confirm(f"This replaces the credential of client {client}: its access tokens end.")
     given: dict[str, Any] = {
-        "jwks": _jwks(jwks),
+        "jwks": _keys(jwks, public_key),
         "jwks_uri": jwks_uri,
         "tls_client_auth_subject_dn": _subject(certificate, tls_client_auth_subject_dn),
     }
@@ -148,6 +171,7 @@ def rotate(
 @CLIENT.does("suspend", "Client {client_id} is suspended.", asks=True)
 def suspend(call: Call, client: ClientArgument) -> Any:
     """Refuse a client everywhere, at once. Its events are kept."""
+    client = client_of(call, client)
     call.confirm(f"This suspends client {client}: it gets no events until it is resumed.")
     return call.client.clients.suspend(client)
 
@@ -155,17 +179,47 @@ def suspend(call: Call, client: ClientArgument) -> Any:
 @CLIENT.does("resume", "Client {client_id} is admitted again.")
 def resume(call: Call, client: ClientArgument) -> Any:
     """Admit a suspended client again."""
-    return call.client.clients.resume(client)
+    return call.client.clients.resume(client_of(call, client))
+
+
+@CLIENT.does("delete", "Client {client_id} is removed.", asks=True)
+def delete(call: Call, client: ClientArgument) -> Any:
+    """Remove a client for good: it is refused, and gets no more events. Its client_id stays taken."""
+    client = client_of(call, client)
+    status = call.client.events.status(client)
+    waiting = status["waiting"] + status["delivered"] + status["errored"]
+    call.confirm(f"This removes client {client} ({status['name']}), which has {waiting} events that it did not get.")
+    return call.client.clients.delete(client)
+
+
+@CLIENT.does("tag", "Tags of the client: {tags}")
+def tag(call: Call, client: ClientArgument, tag: TagsArgument) -> Any:
+    """Add tags to a client."""
+    client = client_of(call, client)
+    return tags_of([call.client.clients.tag(client, each) for each in tag])
+
+
+@CLIENT.does("untag", "Tags of the client: {tags}")
+def untag(call: Call, client: ClientArgument, tag: TagsArgument) -> Any:
+    """Remove tags from a client."""
+    client = client_of(call, client)
+    return tags_of([call.client.clients.untag(client, each) for each in tag])
+
+
+@CLIENT.does("why", "{sentence}")
+def why(call: Call, client: ClientArgument) -> Any:
+    """Explain in one sentence why a client has not got its events."""
+    return call.client.clients.why(client_of(call, client))
 
 
 @CLIENT.lists(
     {"last": when("last_at"), "reason": "reason", "times": "count", "detail": "detail", "from": "address"},
     empty="The client was never refused.",
-    name="why",
+    name="refusals",
 )
-def why(call: Call, client: ClientArgument) -> Page:
-    """Show why the token endpoint refused a client: the last time for each reason."""
-    return {"items": call.client.clients.refusals(client)["items"], "next": None}
+def refusals(call: Call, client: ClientArgument) -> Page:
+    """List why the token endpoint refused a client: the last time for each reason."""
+    return {"items": call.client.clients.refusals(client_of(call, client))["items"], "next": None}
 
 
 @CLIENT.lists(
@@ -173,13 +227,15 @@ def why(call: Call, client: ClientArgument) -> Page:
     empty="Nothing was recorded.",
     name="audit",
     has_since=True,
+    filters={"client_id": filters.CLIENT},
 )
-def audit(
-    call: Call,
-    client_id: Annotated[str | None, typer.Option("--client", metavar="ID", help="Only of this client.")] = None,
-) -> Page:
+def audit(call: Call) -> Page:
     """List what operators did with clients and events, newest first."""
-    return call.page(call.client.clients.audit_page, client_id=client_id, since_field="at")
+    return call.page(call.client.clients.audit_page, **call.filters, since_field="at")
+
+
+def client_of(call: Call, client: str) -> str:
+    return full_id(client, "client_id", call.client.clients.get, call.client.clients.list())
 
 
 def _note_secret(call: Call, made: Any) -> None:
@@ -199,26 +255,34 @@ def _subject(certificate: Path | None, subject: str | None) -> str | None:
         raise BadInput("--certificate", f"a certificate in PEM, which {certificate} is not") from None
 
 
+def _keys(jwks: str | None, public_key: Path | None) -> dict[str, Any] | None:
+    if public_key is None:
+        return _jwks(jwks)
+    if jwks is not None:
+        raise typer.BadParameter("give --jwks or --public-key")
+    return {"keys": [_jwk(public_key.read_bytes(), "--public-key")]}
+
+
 def _jwks(source: str | None) -> dict[str, Any] | None:
     if source is None:
         return None
     raw = typer.get_binary_stream("stdin").read() if source == "-" else Path(source).read_bytes()
     if raw.lstrip().startswith(b"-----BEGIN"):
-        return {"keys": [_jwk(raw)]}
+        return {"keys": [_jwk(raw, "--jwks")]}
     try:
         return msgspec.json.decode(raw, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise BadInput("--jwks", "a JWKS, or a public key in PEM") from None
 
 
-def _jwk(pem: bytes) -> dict[str, str]:
+def _jwk(pem: bytes, flag: str) -> dict[str, str]:
     """A public key in PEM as a JWK. Its `kid` is its thumbprint (RFC 7638)."""
     try:
         key: Any = (
             x509.load_pem_x509_certificate(pem).public_key() if b"CERTIFICATE" in pem else load_pem_public_key(pem)
         )
     except (ValueError, UnsupportedAlgorithm):
-        raise BadInput("--jwks", "a public key or a certificate in PEM, not a private key") from None
+        raise BadInput(flag, "a public key or a certificate in PEM, not a private key") from None
     if isinstance(key, rsa.RSAPublicKey):
         rsa_numbers = key.public_numbers()
         jwk = {"e": _number(rsa_numbers.e), "kty": "RSA", "n": _number(rsa_numbers.n)}
@@ -229,7 +293,7 @@ def _jwk(pem: bytes) -> dict[str, str]:
     elif isinstance(key, ed25519.Ed25519PublicKey):
         jwk = {"crv": "Ed25519", "kty": "OKP", "x": _text(key.public_bytes_raw())}
     else:
-        raise BadInput("--jwks", "an RSA, P-256, P-384, P-521 or Ed25519 key")
+        raise BadInput(flag, "an RSA, P-256, P-384, P-521 or Ed25519 key")
     thumbprint = hashlib.sha256(msgspec.json.encode(jwk, order="sorted")).digest()
     return {**jwk, "kid": _text(thumbprint), "use": "sig"}
 

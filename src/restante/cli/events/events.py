@@ -1,4 +1,4 @@
-"""`restante event`, `restante event-key` and `restante stream`."""
+"""`restante event`: events for clients."""
 
 import sys
 import time
@@ -7,26 +7,31 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from restante.cli.events.clients import ALGORITHMS, ClientArgument
-from restante.cli.output import Column, Columns, identity, joined, when
-from restante.cli.remote.arguments import CLIENTS, choice, completed, full_id, ids_and_names, json_object
+from restante.cli.events.clients import ClientArgument, client_of
+from restante.cli.output import Column, Columns, identity, joined, printable, when
+from restante.cli.remote import completion, filters
+from restante.cli.remote.arguments import full_id
 from restante.cli.remote.noun import Call, Item, Noun, Page
 from restante.cli.remote.times import normalised
-from restante.events.publishing.listing import STATUSES
+from restante.cli.remote.values import json_object
 
 EVENT = Noun("Events for clients.")
-EVENT_KEY = Noun("The keys that sign event tokens.")
-STREAM = Noun("Streams of Shared Signals.")
-event_app, event_key_app, stream_app = EVENT.app, EVENT_KEY.app, STREAM.app
+app = EVENT.app
 
 LISTEN_SECONDS = 1.0
 NEWEST = 500
-STREAMS = completed(lambda client: ids_and_names(client.streams.list(), "stream_id", "client_id"))
 ClientOption = Annotated[
-    str | None, typer.Option("--client", metavar="CLIENT_ID", help="Only for this client.", autocompletion=CLIENTS)
+    str | None,
+    typer.Option("--client", metavar="CLIENT_ID", help="Only for this client.", autocompletion=completion.CLIENTS),
 ]
-JtiArgument = Annotated[str, typer.Argument(metavar="JTI", help="The event's jti, or its beginning.")]
-JtisArgument = Annotated[list[str] | None, typer.Argument(metavar="[JTI]...", help="The events' jtis.")]
+JtiArgument = Annotated[
+    str,
+    typer.Argument(metavar="JTI", help="The event's jti, or its beginning.", autocompletion=completion.EVENTS),
+]
+JtisArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[JTI]...", help="The events' jtis.", autocompletion=completion.EVENTS),
+]
 AllOfOption = Annotated[
     str | None, typer.Option("--all-of", metavar="CLIENT_ID", help="All errored events of this client.")
 ]
@@ -41,15 +46,20 @@ COLUMNS: Columns = {
 }
 
 
-@EVENT.lists(COLUMNS, empty="No events.", has_since=True)
-def list_events(
-    call: Call,
-    client_id: ClientOption = None,
-    status: Annotated[str | None, choice("--status", STATUSES, "Only in this state.")] = None,
-    txn: Annotated[str | None, typer.Option("--txn", metavar="ID", help="Only of this transaction.")] = None,
-) -> Page:
+@EVENT.lists(
+    COLUMNS,
+    empty="No events.",
+    filters=filters.EVENTS,
+    counts=lambda call: call.client.events.counts(**call.filters),
+)
+def list_events(call: Call) -> Page:
     """List events, newest first."""
-    return call.page(call.client.events.list_page, client_id=client_id, status=status, txn=txn)
+    return call.page(call.client.events.list_page, **call.filters)
+
+
+EVENT.exports(
+    "events", lambda call, format: call.client.events.export(format=format, **call.filters), filters=filters.EVENTS
+)
 
 
 @EVENT.shows()
@@ -128,7 +138,7 @@ def _print_event(call: Call, item: Any) -> None:
         return
     value = normalised(item)
     line = (value["created_at"], value["jti"], value["client_id"], value["status"], ", ".join(value["event_types"]))
-    typer.echo("\t".join(line))
+    typer.echo("\t".join(map(printable, line)))
 
 
 @EVENT.lists(
@@ -150,10 +160,10 @@ def statuses(call: Call) -> Page:
     return call.page(call.client.events.statuses_page)
 
 
-@EVENT.shows(name="why")
-def why(call: Call, client: ClientArgument) -> Item:
-    """Show why a client has not got its events: counts, its reasons for errors, and problems of a push."""
-    return dict(call.client.events.status(client))
+@EVENT.shows(name="errors")
+def errors(call: Call, client: ClientArgument) -> Item:
+    """Show the errors of a client: the reasons that it gave, and the problems of its push. See also `client why`."""
+    return dict(call.client.events.status(client_of(call, client)))
 
 
 @EVENT.does("release", "{count} of the events will be delivered again.")
@@ -188,69 +198,3 @@ def _check_jtis(jtis: list[str] | None, all_of: str | None) -> None:
 
 def event_of(call: Call, jti: str) -> str:
     return full_id(jti, "jti", call.client.events.get, call.client.events.list())
-
-
-@EVENT_KEY.lists(
-    {
-        "key": identity("kid"),
-        "algorithm": "alg",
-        "status": "status",
-        "made": when("created_at"),
-        "signs from": when("signs_from"),
-        "published until": Column(lambda key: when("withdrawn_at").value(key) or when("published_until").value(key)),
-    },
-    empty="No keys yet: they are made when a server starts, and when a client with another algorithm is added.",
-)
-def list_keys(call: Call) -> Page:
-    """List the keys, newest first: those that sign, will sign, or only verify older tokens."""
-    return {"items": call.client.event_keys.list()["items"], "next": None}
-
-
-@EVENT_KEY.does("rotate", "{kid} is published, and signs from {signs_from}.")
-def rotate(
-    call: Call,
-    alg: Annotated[str | None, choice("--alg", ALGORITHMS, "The algorithm. Default: from the settings.")] = None,
-) -> Any:
-    """Publish a new key now. It signs after the lead time; the old key stays published for the overlap."""
-    given: dict[str, Any] = {} if alg is None else {"alg": alg}
-    return call.client.event_keys.rotate(**given)
-
-
-@EVENT_KEY.does("withdraw", "{kid} is withdrawn. Undelivered tokens signed again: {signed_again}.", asks=True)
-def withdraw(
-    call: Call, kid: Annotated[str, typer.Argument(metavar="KEY", help="The key's name (kid), or its beginning.")]
-) -> Any:
-    """Withdraw a leaked key: it is no longer published, and another key signs."""
-    found = [key["kid"] for key in call.client.event_keys.list()["items"] if key["kid"].startswith(kid)]
-    name = found[0] if len(found) == 1 else kid
-    call.confirm(f"This withdraws key {name}: clients can no longer verify tokens that it has signed.")
-    return call.client.event_keys.withdraw(name)
-
-
-@STREAM.lists(
-    {
-        "id": "id",
-        "stream": identity("stream_id"),
-        "client": "client_id",
-        "status": "status",
-        "reason": "reason",
-        "events": joined("events_delivered"),
-        "pushed to": "push_url",
-    },
-    empty="No streams.",
-)
-def list_streams(call: Call) -> Page:
-    """List the streams of all clients."""
-    return call.page(call.client.streams.list_page)
-
-
-@STREAM.does("update", "Stream {stream_id} is {status}.")
-def update(
-    call: Call,
-    stream: Annotated[str, typer.Argument(metavar="STREAM", help="The stream's id.", autocompletion=STREAMS)],
-    status: Annotated[str, choice("--status", ("enabled", "paused", "disabled"), "The new status.")],
-    reason: Annotated[str | None, typer.Option("--reason", help="The reason, which the receiver is told.")] = None,
-) -> Any:
-    """Enable, pause or disable a stream."""
-    given: dict[str, Any] = {"status": status, **({} if reason is None else {"reason": reason})}
-    return call.client.streams.set_status(stream, **given)

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from restante.cli.output import Columns, joined, when
-from restante.cli.remote.arguments import UserOption, choice, json_object, owner_of, user_id, whole_number
+from restante.cli.remote.arguments import DeviceArgument, DeviceOption, UserOption, path_of, user_id
 from restante.cli.remote.noun import Call, Item, Noun, Page
 from restante.cli.remote.times import parse_duration
+from restante.cli.remote.values import choice, json_object, whole_number
 
 CERTIFICATE = Noun("Certificates of devices.")
 CA = Noun("Certificate authorities.")
@@ -18,10 +19,6 @@ ACCOUNT = Noun(
 certificate_app, ca_app, account_app = CERTIFICATE.app, CA.app, ACCOUNT.app
 
 IdArgument = Annotated[int, typer.Argument(metavar="ID", parser=whole_number, help="Its id.")]
-DeviceOption = Annotated[
-    int | None, typer.Option("--device", metavar="ID", parser=whole_number, help="Only those of this device.")
-]
-DeviceIdArgument = Annotated[int, typer.Argument(metavar="DEVICE", parser=whole_number, help="The device's id.")]
 BodyArgument = Annotated[
     str, typer.Argument(metavar="JSON", help="The fields as a JSON object, @FILE, or - for standard input.")
 ]
@@ -34,7 +31,7 @@ VALIDITY: Columns = {"status": "status", "devices": "devices_count", "valid unti
 def list_certificates(call: Call, user: UserOption = None, device: DeviceOption = None) -> Page:
     """List certificates of a user, or those assigned to a device."""
     if device is not None:
-        return call.page(call.client.certificates.list_of_device_page, owner_of(call, device), device)
+        return call.page(call.client.certificates.list_of_device_page, *path_of(call, device))
     return call.page(call.client.certificates.list_page, user_id(call, user))
 
 
@@ -83,25 +80,27 @@ def delete_certificate(call: Call, certificate: IdArgument, user: UserOption = N
 
 
 @CERTIFICATE.does("assign", "Device {device_id} gets certificate {cert_id}.")
-def assign_certificate(call: Call, certificate: IdArgument, device: DeviceIdArgument) -> Any:
+def assign_certificate(call: Call, certificate: IdArgument, device: DeviceArgument) -> Any:
     """Assign a certificate to a device. The device gets a signal."""
-    call.client.certificates.assign(owner_of(call, device), device, cert_id=certificate)
-    return {"device_id": device, "cert_id": certificate}
+    owner, number = path_of(call, device)
+    call.client.certificates.assign(owner, number, cert_id=certificate)
+    return {"device_id": number, "cert_id": certificate}
 
 
 @CERTIFICATE.does("unassign", "Device {device_id} no longer has certificate {cert_id}.", asks=True)
-def unassign_certificate(call: Call, certificate: IdArgument, device: DeviceIdArgument) -> Any:
+def unassign_certificate(call: Call, certificate: IdArgument, device: DeviceArgument) -> Any:
     """Take a certificate away from a device. The device gets a signal."""
     call.confirm(f"This takes certificate {certificate} away from device {device}.")
-    call.client.certificates.unassign(owner_of(call, device), device, certificate)
-    return {"device_id": device, "cert_id": certificate}
+    owner, number = path_of(call, device)
+    call.client.certificates.unassign(owner, number, certificate)
+    return {"device_id": number, "cert_id": certificate}
 
 
 @CA.lists({"id": "id", "name": "name", "subject": "common_name", **VALIDITY}, empty="No authorities.")
 def list_authorities(call: Call, user: UserOption = None, device: DeviceOption = None) -> Page:
     """List authorities of a user, or those that a device trusts."""
     if device is not None:
-        return call.page(call.client.authorities.list_of_device_page, owner_of(call, device), device)
+        return call.page(call.client.authorities.list_of_device_page, *path_of(call, device))
     return call.page(call.client.authorities.list_page, user_id(call, user))
 
 
@@ -142,18 +141,20 @@ def delete_authority(call: Call, ca: IdArgument, user: UserOption = None) -> Any
 
 
 @CA.does("assign", "Device {device_id} trusts authority {ca_id}.")
-def assign_authority(call: Call, ca: IdArgument, device: DeviceIdArgument) -> Any:
+def assign_authority(call: Call, ca: IdArgument, device: DeviceArgument) -> Any:
     """Let a device trust an authority. The device gets a signal."""
-    call.client.authorities.assign(owner_of(call, device), device, ca_id=ca)
-    return {"device_id": device, "ca_id": ca}
+    owner, number = path_of(call, device)
+    call.client.authorities.assign(owner, number, ca_id=ca)
+    return {"device_id": number, "ca_id": ca}
 
 
 @CA.does("unassign", "Device {device_id} no longer trusts authority {ca_id}.", asks=True)
-def unassign_authority(call: Call, ca: IdArgument, device: DeviceIdArgument) -> Any:
+def unassign_authority(call: Call, ca: IdArgument, device: DeviceArgument) -> Any:
     """Let a device stop trusting an authority. The device gets a signal."""
     call.confirm(f"Device {device} will stop trusting authority {ca}.")
-    call.client.authorities.unassign(owner_of(call, device), device, ca)
-    return {"device_id": device, "ca_id": ca}
+    owner, number = path_of(call, device)
+    call.client.authorities.unassign(owner, number, ca)
+    return {"device_id": number, "ca_id": ca}
 
 
 @ACCOUNT.lists({"id": "id", "name": "name", "provider": "provider", "authority": "ca_id"}, empty="No accounts.")

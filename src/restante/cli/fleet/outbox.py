@@ -5,10 +5,10 @@ from typing import Annotated, Any
 import typer
 
 from restante.cli.output import Column, Columns, when
-from restante.cli.remote.arguments import choice, whole_number
-from restante.cli.remote.noun import Call, Item, Noun, Page
+from restante.cli.remote import filters
+from restante.cli.remote.noun import Call, Filter, Filters, Item, Noun, Page
 from restante.cli.remote.times import parse_duration
-from restante.delivery.outbox.outbox import OWN_SOURCE
+from restante.cli.remote.values import choice, whole_number
 from restante.outbox import schema as schema_of
 
 OUTBOX = Noun("Signals on their way to devices.")
@@ -16,7 +16,7 @@ POLL_BOOST = Noun("Faster polling of all devices for some time.")
 outbox_app, poll_boost_app = OUTBOX.app, POLL_BOOST.app
 
 SourceOption = Annotated[
-    str,
+    str | None,
     typer.Option("--source", metavar="NAME", help="The outbox, as `outbox sources` lists them. Default: the server's."),
 ]
 COLUMNS: Columns = {
@@ -31,24 +31,25 @@ COLUMNS: Columns = {
 }
 
 
-@OUTBOX.lists(COLUMNS, empty="No rows.", has_since=True)
-def list_rows(
-    call: Call,
-    status: Annotated[str | None, choice("--status", ("PENDING", "DELIVERED", "FAILED"), "Only in this state.")] = None,
-    device_id: Annotated[
-        int | None, typer.Option("--device", metavar="ID", parser=whole_number, help="Only for this device.")
-    ] = None,
-    source: SourceOption = OWN_SOURCE,
-) -> Page:
+FILTERS: Filters = {**filters.OUTBOX, "source": Filter(SourceOption)}
+
+
+@OUTBOX.lists(COLUMNS, empty="No rows.", filters=FILTERS, counts=lambda call: call.client.outbox.counts(**call.filters))
+def list_rows(call: Call) -> Page:
     """List outbox rows, newest first."""
-    return call.page(call.client.outbox.list_page, status=status, device_id=device_id, source=source)
+    return call.page(call.client.outbox.list_page, **call.filters)
+
+
+OUTBOX.exports(
+    "outbox rows", lambda call, format: call.client.outbox.export(format=format, **call.filters), filters=FILTERS
+)
 
 
 RowArgument = Annotated[int, typer.Argument(metavar="ID", parser=whole_number, help="The row's id.")]
 
 
 @OUTBOX.shows()
-def show(call: Call, row: RowArgument, source: SourceOption = OWN_SOURCE) -> Item:
+def show(call: Call, row: RowArgument, source: SourceOption = None) -> Item:
     """Show all fields of one row."""
     return dict(call.client.outbox.get(row, source=source))
 
@@ -60,7 +61,7 @@ def retry(
         list[int] | None, typer.Argument(metavar="[ID]...", parser=whole_number, help="The rows' ids.")
     ] = None,
     all_failed: Annotated[bool, typer.Option("--all", help="Every FAILED row.")] = False,
-    source: SourceOption = OWN_SOURCE,
+    source: SourceOption = None,
 ) -> Any:
     """Retry FAILED rows: they become PENDING again, with no attempts and no failure."""
     if bool(rows) == all_failed:

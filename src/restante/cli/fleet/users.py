@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from restante.cli.output import Columns, identity, when
-from restante.cli.remote.arguments import PEOPLE, GrantOption, RoleOption, grants_of, shown_grants, user_id
+from restante.cli.remote import completion, filters
+from restante.cli.remote.arguments import GrantOption, RoleOption, grants_of, shown_grants, user_id
 from restante.cli.remote.noun import Call, Item, Noun, Page
 from restante.core.errors import BadInput
 from restante.identity.people import passwords
@@ -14,7 +15,9 @@ from restante.identity.people import passwords
 USER = Noun("People who may sign in.")
 app = USER.app
 
-EmailArgument = Annotated[str, typer.Argument(metavar="USER", help="The person: e-mail or id.", autocompletion=PEOPLE)]
+EmailArgument = Annotated[
+    str, typer.Argument(metavar="USER", help="The person: e-mail or id.", autocompletion=completion.PEOPLE)
+]
 PasswordFromStdin = Annotated[
     bool, typer.Option("--password-stdin", help="Read the password from standard input instead of asking.")
 ]
@@ -101,10 +104,14 @@ def delete(call: Call, user: EmailArgument) -> Any:
     empty="There is no change yet.",
     name="audit",
     has_since=True,
+    filters={
+        "person_id": filters.USER,
+        "key_id": filters.text("--key", "ID", "Only of this API key.", completion.KEYS),
+    },
 )
 def audit(call: Call) -> Page:
-    """List the changes of people and API keys, newest first: who did what, and when."""
-    return call.page(call.client.people.audit_page, since_field="at")
+    """List the changes of people, API keys, groups and tags, newest first: who did what, and when."""
+    return call.page(call.client.people.audit_page, **call.filters, since_field="at")
 
 
 def new_password(is_from_stdin: bool) -> str:

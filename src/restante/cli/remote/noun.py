@@ -9,42 +9,39 @@
 
 The function gets the call and the values of its own options. The decorator adds the options that every command has,
 connects to the server, prints the result as a table, TSV or JSON, and names flags instead of fields in refusals. The
-name of a parameter is that of the field of the API, so that a refusal can be translated.
+name of a parameter is that of the field of the API, so that a refusal can be translated. Filters that several verbs
+share are declared once, as a table; the function finds their values in `call.filters`.
 """
 
 import functools
 import inspect
-import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import typer
 from restante_client import BlockingOperatorClient
-from restante_client.errors import ResponseError, RestanteError, Unauthorized
 
-from restante.cli.output import Columns, print_list, print_one, print_text
+from restante.cli.output import Columns, print_counts, print_list, print_one, print_text, write_parts
+from restante.cli.remote import common_options as options_of
+from restante.cli.remote.common_options import Options
+from restante.cli.remote.refusals import Refused, flag_of, translated
 from restante.cli.remote.target import Target
 from restante.cli.remote.times import moment, parse_since
 from restante.core.errors import BadInput
 
 PAGE_ITEMS_MAX = 500
 WATCH_SECONDS = 2.0
+FILTER_PREFIX = "filter_"
 CLEAR = "\x1b[H\x1b[2J"
-_FIELD = re.compile(r"([a-z_]+)((?:\[\d+\])?(?:\.[a-z_]+)?)(: )")
 
 Item = dict[str, Any]
 Page = dict[str, Any]
 Body = Callable[..., Any]
-
-
-class Refused(RestanteError):
-    """The server refused the request; the text names flags."""
+Show = Callable[["Call", Any], None]
 
 
 class Stopped(Exception):
@@ -59,14 +56,16 @@ class Call:
     is_json: bool = False
     is_utc: bool = False
     limit: int = 100
-    after: int | None = None
+    after: Any = None
     since: datetime | None = None
     is_yes: bool = False
     is_dry_run: bool = False
+    filters: Item = field(default_factory=dict)
+    options: Item = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def page(self, read: Callable[..., Any], *path: Any, since_field: str = "created_at", **filters: Any) -> Page:
-        """The items that the options of a list ask for. With `--since` the list must be newest first."""
+        """The items that the options of a list select. With `--since` the list must be newest first."""
         items: list[Item] = []
         after = self.after
         while True:
@@ -100,40 +99,22 @@ class Call:
         self.notes.append(text)
 
 
-ServerOption = Annotated[
-    str | None, typer.Option("--server", metavar="URL", help="The server (RESTANTE_SERVER). See `restante login`.")
-]
-ProfileOption = Annotated[
-    str | None, typer.Option("--profile", metavar="NAME", help="A profile that `restante login` has made.")
-]
-DataOption = Annotated[
-    Path | None,
-    typer.Option("--data", metavar="DIR", help="The data folder of a server on this machine (RESTANTE_DATA)."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-UtcOption = Annotated[bool, typer.Option("--utc", help="Print times in UTC instead of how long ago.")]
-LimitOption = Annotated[int, typer.Option("--limit", metavar="N", help="The most items to list.")]
-AfterOption = Annotated[int | None, typer.Option("--after", metavar="ID", help="Where the previous page ended.")]
-WatchOption = Annotated[bool, typer.Option("--watch", help="List again every two seconds, until Ctrl-C.")]
-SinceOption = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help="Only newer ones: 15m, 1h, 7d, or a time.")
-]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+def _as_written(_call: Call, value: Any) -> Any:
+    return value
 
-_OUTPUT: dict[str, tuple[Any, Any]] = {"json": (JsonOption, False), "utc": (UtcOption, False)}
-_TARGET: dict[str, tuple[Any, Any]] = {
-    "server": (ServerOption, None),
-    "profile": (ProfileOption, None),
-    "data": (DataOption, None),
-}
-_LISTING: dict[str, tuple[Any, Any]] = {
-    "limit": (LimitOption, 100),
-    "after": (AfterOption, None),
-    "watch": (WatchOption, False),
-}
-_SINCE: dict[str, tuple[Any, Any]] = {"since": (SinceOption, None)}
-_ASKING: dict[str, tuple[Any, Any]] = {"yes": (YesOption, False), "dry_run": (DryRunOption, False)}
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter as an option. `read` turns what a person writes into the value of the API's field."""
+
+    option: Any
+    read: Callable[[Call, Any], Any] = _as_written
+
+
+# The filters by their fields in the API.
+Filters = Mapping[str, Filter]
+# Gets a call and returns how many items its filters select.
+Count = Callable[[Call], Any]
 
 
 class Noun:
@@ -141,14 +122,22 @@ class Noun:
         self.app = typer.Typer(no_args_is_help=True, help=summary)
 
     def lists(
-        self, columns: Columns, *, empty: str, name: str = "list", has_since: bool = False
+        self,
+        columns: Columns,
+        *,
+        empty: str,
+        name: str = "list",
+        has_since: bool = False,
+        filters: Filters | None = None,
+        counts: Count | None = None,
     ) -> Callable[[Body], Body]:
-        """A verb that lists a page of items."""
+        """A verb that lists a page of items. `counts` is a faster way to count them than to list them all."""
 
         def show(call: Call, page: Page) -> None:
             print_list(page, columns, as_json=call.is_json, is_utc=call.is_utc, when_empty=empty)
 
-        return self._verb(name, show, {**_LISTING, **(_SINCE if has_since else {})})
+        more = {**options_of.LISTING, **(options_of.SINCE if has_since else {})}
+        return self.verb(name, show, more, filters, counts)
 
     def shows(self, fields: Columns | None = None, *, name: str = "show") -> Callable[[Body], Body]:
         """A verb that shows one thing: these fields, or all of them."""
@@ -156,59 +145,113 @@ class Noun:
         def show(call: Call, item: Item) -> None:
             print_one(item, fields, as_json=call.is_json, is_utc=call.is_utc)
 
-        return self._verb(name, show, {})
+        return self.verb(name, show, options_of.WATCHING)
 
-    def does(self, name: str, text: str, *, asks: bool = False) -> Callable[[Body], Body]:
+    def does(
+        self, name: str, text: str, *, asks: bool = False, filters: Filters | None = None
+    ) -> Callable[[Body], Body]:
         """A verb that changes something. `text` is the sentence about the result, with its fields in braces."""
 
         def show(call: Call, result: Any) -> None:
             print_text(result, text, call.notes, as_json=call.is_json)
 
-        return self._verb(name, show, _ASKING if asks else {})
+        return self.verb(name, show, options_of.ASKING if asks else {}, filters)
+
+    def exports(self, what: str, read: Callable[[Call, Any], Iterable[bytes]], *, filters: Filters) -> None:
+        """The verb `export`. `read` gets the call and a format, and returns the parts of the file."""
+
+        def export(call: Call, format: options_of.FormatOption = "csv", out: options_of.OutOption = None) -> None:
+            write_parts(read(call, format), out)
+
+        export.__doc__ = f"Export {what}: all that match, as a file."
+        self.verb("export", lambda _call, _result: None, {}, filters)(export)
 
     def runs(self, name: str) -> Callable[[Body], Body]:
         """A verb that prints by itself."""
-        return self._verb(name, lambda _call, _result: None, {})
+        return self.verb(name, lambda _call, _result: None, {})
 
-    def _verb(
-        self, name: str, show: Callable[[Call, Any], None], more: Mapping[str, tuple[Any, Any]]
+    def verb(
+        self, name: str, show: Show, more: Options, filters: Filters | None = None, counts: Count | None = None
     ) -> Callable[[Body], Body]:
         def register(body: Body) -> Body:
-            self.app.command(name)(remote_command(body, show, more))
+            self.app.command(name)(remote_command(body, show, more, filters, counts))
             return body
 
         return register
 
 
-def remote_command(body: Body, show: Callable[[Call, Any], None], more: Mapping[str, tuple[Any, Any]]) -> Body:
+def remote_command(
+    body: Body, show: Show, more: Options, filters: Filters | None = None, counts: Count | None = None
+) -> Body:
     """The function as a command, with the options that every command of this kind has."""
-    hints = get_type_hints(body, include_extras=True)
-    own = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
-        for parameter in list(inspect.signature(body).parameters.values())[1:]
-    ]
-    common = {**more, **_OUTPUT, **_TARGET}
-    flags = {parameter.name: flag_of(parameter) for parameter in own}
+    filters = filters or {}
+    own = _own_parameters(body)
+    # A filter may have the name of another parameter.
+    shared = [_parameter(FILTER_PREFIX + name, each.option, None) for name, each in filters.items()]
+    common = {**more, **options_of.OUTPUT, **options_of.TARGET}
+    added = [_parameter(name, annotation, default) for name, (annotation, default) in common.items()]
+    flags = _flags(own, shared, added)
 
     @functools.wraps(body)
     def run(**values: Any) -> None:
         options = {name: values.pop(name) for name in common}
-        run_remotely(lambda call: body(call, **values), show, options, flags)
+        given = {name: values.pop(FILTER_PREFIX + name) for name in filters}
 
-    added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in common.items()
-    ]
+        def call_body(call: Call) -> Any:
+            call.filters = {
+                name: filters[name].read(call, value) for name, value in given.items() if value not in (None, [])
+            }
+            if options.get("count"):
+                return _counted(call, counts, lambda: body(call, **values))
+            return body(call, **values)
+
+        run_remotely(call_body, print_counts_of if options.get("count") else show, options, flags)
+
     wrapped: Any = run
     # Typer reads the options of a command from its signature, which can be generated.
-    wrapped.__signature__ = inspect.Signature([*own, *added])
-    wrapped.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+    wrapped.__signature__ = inspect.Signature([*own, *shared, *added])
+    wrapped.__annotations__ = {each.name: each.annotation for each in (*own, *shared, *added)}
     return run
 
 
-def run_remotely(
-    body: Callable[[Call], Any], show: Callable[[Call, Any], None], options: dict[str, Any], flags: Mapping[str, str]
-) -> None:
+def _own_parameters(body: Body) -> list[inspect.Parameter]:
+    """The parameters of the function after the call."""
+    hints = get_type_hints(body, include_extras=True)
+    return [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
+        for parameter in list(inspect.signature(body).parameters.values())[1:]
+    ]
+
+
+def _flags(
+    own: list[inspect.Parameter], shared: list[inspect.Parameter], added: list[inspect.Parameter]
+) -> dict[str, str]:
+    """How a person writes each field of the API: of a query, of a body, and of the parts of bulk actions."""
+    flags = {each.name: flag_of(each) for each in added}
+    for each in shared:
+        field = each.name.removeprefix(FILTER_PREFIX)
+        flags |= {field: flag_of(each), f"filter.{field}": flag_of(each)}
+    for each in own:
+        flags |= {each.name: flag_of(each), f"params.{each.name}": flag_of(each)}
+    return flags
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _counted(call: Call, counts: Count | None, listed: Callable[[], Page]) -> Item:
+    if counts is not None and call.since is None:
+        return dict(counts(call))
+    call.limit = sys.maxsize
+    return {"total": {"value": len(listed()["items"]), "is_exact": True}}
+
+
+def print_counts_of(call: Call, counts: Item) -> None:
+    print_counts(counts, as_json=call.is_json)
+
+
+def run_remotely(body: Callable[[Call], Any], show: Show, options: dict[str, Any], flags: Mapping[str, str]) -> None:
     since = options.get("since")
     limit = options.get("limit", 100)
     if limit < 1:
@@ -224,55 +267,25 @@ def run_remotely(
             None if since is None else parse_since(since),
             options.get("yes", False),
             options.get("dry_run", False),
+            options=options,
         )
         try:
             with translated(flags):
                 if options.get("watch"):
-                    _watch(lambda: show(call, body(call)))
+                    _watch(lambda: body(call), lambda found: show(call, found))
                 else:
                     show(call, body(call))
         except Stopped:
             return
 
 
-@contextmanager
-def translated(flags: Mapping[str, str]) -> Iterator[None]:
-    """Turn refusals of the server into errors that name flags."""
-    try:
-        yield
-    except Unauthorized as error:
-        raise Refused(f"{error.message or 'not signed in'} (sign in with `restante login URL`)") from None
-    except ResponseError as error:
-        raise Refused(with_flags(error.message or str(error), flags)) from None
-
-
-def with_flags(message: str, flags: Mapping[str, str]) -> str:
-    """The message of a refusal with the flag in place of the field that it is about."""
-    matched = _FIELD.match(message)
-    if matched is None or matched[1] not in flags:
-        return message
-    return f"{flags[matched[1]]}{matched[2]}{matched[3]}{message[matched.end() :]}"
-
-
-def flag_of(parameter: inspect.Parameter) -> str:
-    """How a person writes the parameter: its flag, or the name of the argument in the help."""
-    for info in getattr(parameter.annotation, "__metadata__", ()):
-        # In an annotation, Typer takes the first flag for the default.
-        names = (getattr(info, "default", None), *(getattr(info, "param_decls", None) or ()))
-        declared = [each for each in names if isinstance(each, str) and each.startswith("--")]
-        if declared:
-            return declared[0].partition("/")[0]
-        if getattr(info, "metavar", None):
-            return str(info.metavar)
-    return parameter.name.upper()
-
-
-def _watch(once: Callable[[], None]) -> None:
+def _watch(read: Callable[[], Any], show: Callable[[Any], None]) -> None:
     try:
         while True:
+            found = read()
             if sys.stdout.isatty():
                 sys.stdout.write(CLEAR)
-            once()
+            show(found)
             sys.stdout.flush()
             time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:

@@ -13,8 +13,9 @@ from restante_client.operator.client import SignInCode
 from restante.cli.output import Columns, print_list, print_one, print_result, when
 from restante.cli.remote import profiles
 from restante.cli.remote.arguments import who_am_i
-from restante.cli.remote.noun import Call, Item, Noun, remote_command, translated
+from restante.cli.remote.noun import Call, Item, Noun, remote_command
 from restante.cli.remote.profiles import Profile
+from restante.cli.remote.refusals import translated
 from restante.cli.remote.target import LocalClient, client_of
 from restante.core.errors import BadInput
 

@@ -24,8 +24,7 @@ from restante_client.errors import RestanteError
 from restante.cli.remote import profiles
 from restante.cli.remote.profiles import Profile
 from restante.core.errors import BadInput
-from restante.server.data_folder import DataFolder
-from restante.server.http.local_socket import path_problem
+from restante.server.data_folder import DataFolder, path_problem
 
 SERVER_VARIABLE = "RESTANTE_SERVER"
 KEY_VARIABLE = "RESTANTE_API_KEY"

@@ -42,6 +42,7 @@ def copy_database(
                 summary = copy(embedded, server, bars.update, start_over=start_over)
         except DatabaseError as error:
             raise DatabaseError(f"{database_location(there)}: {error}") from error
+        folder.mark_copied(database_location(there))
     text = (
         f"Copied and compared: {summary.rows} rows in {summary.tables} tables.\n"
         f"The servers need the same master key: {folder.master_key_path}, or RESTANTE_MASTER_KEY."

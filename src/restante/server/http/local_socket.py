@@ -20,25 +20,16 @@ from pathlib import Path
 import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from restante.server.data_folder import path_problem
 from restante.server.http.connection_limits import Verdict
 from restante.server.http.fast_lane import FastLaneProtocol, FastLaneState
 from restante.web.access import LOCAL_USER
 
 log = structlog.get_logger()
 
-# The length of `sun_path`, without the NUL at its end.
-PATH_BYTES_MAX = 107
 OWNER_ONLY_UMASK = 0o177
 BACKLOG = 64
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
-
-
-def path_problem(path: Path) -> str | None:
-    """Why no socket can have this path; None if one can."""
-    length = len(os.fsencode(path))
-    if length <= PATH_BYTES_MAX:
-        return None
-    return f"the path {path} has {length} bytes, and a Unix socket allows {PATH_BYTES_MAX}: use a shorter data folder"
 
 
 class LocalSocket:

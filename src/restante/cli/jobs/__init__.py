@@ -1,0 +1,1 @@
+"""The nouns of changes to many things at once: bulk actions, jobs and rollouts."""
