@@ -1,5 +1,8 @@
 """Other job queues, used as their own workers do: lease one job, complete it, repeat.
 
+The plain queue is the one that a user would write: a table and two statements, with `FOR UPDATE SKIP LOCKED`. It has
+leases, but no back-off, rate limits, audit trail or signatures.
+
 The PostgreSQL queues use the same server with the same durability; beanstalkd flushes every change to its file. Each
 `pairs_per_second` function returns how many jobs so many workers leased and completed per second.
 """
@@ -13,6 +16,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from typing import Any
 
 import greenstalk
 import procrastinate
@@ -106,6 +110,48 @@ async def pgqueuer_pairs_per_second(url: str, width: int) -> float:
             return pair
 
         return await repeat([worker(queue) for queue in queues])
+
+
+_PLAIN_SCHEMA = """
+CREATE TABLE jobs (
+    id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, payload JSONB NOT NULL, status TEXT NOT NULL DEFAULT 'ready',
+    attempt BIGINT NOT NULL DEFAULT 0, lease_until TIMESTAMPTZ, finished_at TIMESTAMPTZ
+);
+CREATE INDEX ix_jobs_ready ON jobs (id) WHERE status = 'ready';
+"""
+_PLAIN_FILL = "INSERT INTO jobs (payload) SELECT '{\"speed\": 80}' FROM generate_series(1, %s)"
+_PLAIN_LEASE = """
+UPDATE jobs SET status = 'leased', attempt = attempt + 1, lease_until = now() + INTERVAL '60 seconds'
+WHERE id = (SELECT id FROM jobs WHERE status = 'ready' ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
+RETURNING id, attempt, payload
+"""
+_PLAIN_COMPLETE = """
+UPDATE jobs SET status = 'done', finished_at = now()
+WHERE id = %s AND status = 'leased' AND attempt = %s AND lease_until > now()
+"""
+
+
+async def plain_pairs_per_second(url: str, width: int) -> float:
+    async with AsyncExitStack() as stack:
+        conns = [
+            await stack.enter_async_context(await psycopg.AsyncConnection.connect(url, autocommit=True))
+            for _ in range(width)
+        ]
+        await conns[0].execute(_PLAIN_SCHEMA)
+        await conns[0].execute(_PLAIN_FILL, (JOBS,))
+        await _vacuum(url)
+
+        def worker(conn: psycopg.AsyncConnection[Any]) -> Pair:
+            async def pair() -> bool:
+                leased = await (await conn.execute(_PLAIN_LEASE)).fetchone()
+                if leased is None:
+                    return False
+                job_id, attempt, _payload = leased
+                return (await conn.execute(_PLAIN_COMPLETE, (job_id, attempt))).rowcount == 1
+
+            return pair
+
+        return await repeat([worker(conn) for conn in conns])
 
 
 def beanstalkd_pairs_per_second(width: int) -> float:

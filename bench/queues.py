@@ -14,6 +14,7 @@ from bench.other_queues import (
     Pair,
     beanstalkd_pairs_per_second,
     pgqueuer_pairs_per_second,
+    plain_pairs_per_second,
     procrastinate_pairs_per_second,
     repeat,
 )
@@ -129,10 +130,13 @@ def leases() -> dict[str, float]:
                 figures[f"{width:>2} workers: restante, {name}, pairs/s"] = rate
             for name, rate in others.items():
                 figures[f"{width:>2} workers: {name}, pairs/s"] = rate
+            plain = asyncio.run(plain_pairs_per_second(server.create(), width))
+            figures[f"{width:>2} workers: plain SKIP LOCKED in psycopg, pairs/s"] = plain
             figures[f"{width:>2} workers: beanstalkd, flushing, pairs/s"] = beanstalkd_pairs_per_second(width)
             figures[f"{width:>2} workers: ours at worst, to the better queue"] = min(rates.values()) / max(
                 others.values()
             )
+            figures[f"{width:>2} workers: ours at worst, to the plain queue"] = min(rates.values()) / plain
     return figures
 
 

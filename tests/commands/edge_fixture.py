@@ -17,6 +17,7 @@ from restante.commands.acks.ack_schema import AckBody, ParsedAck, parse_ack
 from restante.commands.acks.acks import AckOptions, AckResult, accept_ack
 from restante.commands.component import CommandsComponent, CommandsOptions
 from restante.commands.dispatch.claims import ClaimRequest, ClaimResult, claim
+from restante.commands.dispatch.ready_commands import ReadyTypes
 from restante.commands.lifecycle import creation
 from restante.commands.lifecycle.creation import CommandRequest, Created
 from restante.commands.response_format import RESPONSE_FORMAT
@@ -62,6 +63,7 @@ class CommandsHarness:
         self.tokens = CollectorTokens(database)
         self.component = CommandsComponent(database, self.master_key, self.tokens, self.options)
         self.trail = self.component.trail
+        self._ready_types = ReadyTypes()
         self.creation_options = self.options.for_creation(self.component.box)
 
     def add_site(self) -> int:
@@ -91,7 +93,7 @@ class CommandsHarness:
 
     def claim(self, caller: CollectorCaller, limit: int = 10, zone_id: int | None = None) -> ClaimResult:
         return self.database.write_now(
-            claim, self.trail, self.options.for_claims(), ClaimRequest(caller, zone_id, limit)
+            claim, self.trail, self.options.for_claims(), ClaimRequest(caller, zone_id, limit), self._ready_types
         )
 
     def ack(self, caller: CollectorCaller, command_id: str, status: str, **fields: Any) -> AckResult | RestanteError:

@@ -69,7 +69,7 @@ class Site:
     def pages_by_query(self) -> dict[str, int]:
         now_ms = self.database.read_now(lambda conn: conn.now_ms)
         waiting = {"zones": "[1]", "command_type": COMMAND_TYPE, "count_max": 1}
-        window = {"sites": "[1]", "command_type": COMMAND_TYPE, "past": now_ms - 1000, "ahead": now_ms + 60_000}
+        window = {"sites": "[1]", "command_type": COMMAND_TYPE, "now_ms": now_ms, "window_ms": 1000}
         part = self.database.read_now(lambda conn: conn.values(PART))[0][0]
         checkpoint = {"chain": 1, "part": part, "n": 1, "hash": b"", "at": 1, "signature": b""}
         queries: list[tuple[Query, dict[str, Any]]] = [

@@ -24,6 +24,13 @@ class Connection(Protocol):
     def now_ms(self) -> int:
         """The database's clock, read once per transaction: every read of it gives the same time."""
 
+    @property
+    def now_parameter(self) -> int | None:
+        """`now_ms` as the parameter of a prefetched query, without waiting for it.
+
+        None: only the server knows it yet. The query reads it there, from the setting `restante.now_ms`.
+        """
+
     def all(self, query: Query, /, **parameters: Any) -> list[Row]:
         """All rows of the result."""
 

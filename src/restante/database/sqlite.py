@@ -121,6 +121,10 @@ class SqliteConnection:
             self._now_ms = self._clock()
         return self._now_ms
 
+    @property
+    def now_parameter(self) -> int:
+        return self.now_ms
+
     # The hottest methods use try instead of `with _translate_errors`: it costs nothing until it fails.
 
     def all(self, query: Query, /, **parameters: Any) -> list[Row]:

@@ -106,6 +106,25 @@ def test_commands_over_the_rate_limit_stay_and_are_counted(
     assert [row.command_type for row in later.commands].count("MINER_RESTART") == 5
 
 
+def test_rate_windows_hold_for_expected_and_unexpected_types(database: Database) -> None:
+    harness = CommandsHarness(database, commands_options(rates=RateRules({}, RateLimit(2, 60))))
+    site = harness.add_site()
+    caller = harness.add_collector(site).caller
+
+    def claimed_types() -> list[str]:
+        return [row.command_type for row in harness.claim(caller, limit=2).commands]
+
+    for _ in range(3):
+        harness.add_command(site, harness.add_miner(site), priority=2)
+    harness.add_command(site, harness.add_miner(site), priority=3, **FAN)
+    assert claimed_types() == ["SET_FAN", "POWER_MODE"]
+    # SET_FAN is expected in vain, MINER_RESTART is not expected.
+    harness.add_command(site, harness.add_miner(site), "MINER_RESTART")
+    assert claimed_types() == ["POWER_MODE", "MINER_RESTART"]
+    again = harness.claim(caller)
+    assert (again.commands, again.rate_limited_count) == ([], 1)
+
+
 def test_limit_of_the_poll_is_not_reported_as_rate_limit(harness: CommandsHarness, site: int) -> None:
     miner = harness.add_miner(site)
     for _ in range(7):

@@ -211,6 +211,37 @@ def test_clock_is_read_after_the_first_lock_is_held(empty_postgres_url: str) -> 
     second.close()
 
 
+def test_statements_can_read_the_time_of_the_first_lock_before_it_is_known(empty_postgres_url: str) -> None:
+    conn = new_postgres_engine(empty_postgres_url).connect(writable=True)
+    setting = query("SELECT CAST(current_setting('restante.now_ms') AS BIGINT)")
+    conn.begin()
+    conn.lock("a", 1, 2, 3)
+    assert conn.now_parameter is None
+    first = conn.prefetch(setting)
+    conn.lock("a", 4)
+    second = conn.prefetch(setting)
+    assert first() == second() == [(conn.now_ms,)]
+    assert conn.now_parameter == conn.now_ms
+    conn.rollback()
+    conn.close()
+
+
+def test_time_parameter_is_known_without_a_lock_and_with_a_given_clock(
+    empty_postgres_url: str, conn: PostgresConnection
+) -> None:
+    unlocked = new_postgres_engine(empty_postgres_url).connect(writable=True)
+    unlocked.begin()
+    before = unlocked.now_parameter
+    unlocked.lock("a", 1)
+    assert before == unlocked.now_parameter == unlocked.now_ms
+    unlocked.rollback()
+    unlocked.close()
+    conn.begin()
+    conn.lock("a", 1)
+    assert conn.now_parameter == conn.now_ms
+    conn.rollback()
+
+
 def test_locks_are_by_kind_and_key(conn: PostgresConnection, other: PostgresConnection) -> None:
     conn.begin()
     hold(conn, 1, 2, 2)

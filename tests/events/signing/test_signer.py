@@ -1,5 +1,7 @@
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import cast
 
 import pytest
 
@@ -10,7 +12,8 @@ from restante.events.push.receivers import PushDue
 from restante.events.signing import event_keys, signer
 from restante.events.signing.fair_batching import ROUND_START
 from restante.events.signing.signer import Signer
-from restante.events.signing.signing_pool import SigningPool
+from restante.events.signing.signing_pool import SigningFailed, SigningPool
+from restante.events.signing.signing_worker import KeyMessage, SignedTokens, SigningJob
 from restante.identity.master_key import MasterKey
 from tests.conftest import START_MS
 from tests.events import inbox_fixture
@@ -140,6 +143,62 @@ def test_single_event_does_not_wait_for_the_backlog_of_another_client(
     # The single event is in the first batch; the backlog continues in order.
     assert stored[0] == jtis[:7] + late
     assert stored[-1] == jtis + late
+
+
+class _ManagedPool:
+    """Passes jobs on to a pool; the job of the first batch ends after that of the second one, or fails."""
+
+    def __init__(self, pool: SigningPool, first_fails: bool = False) -> None:
+        self._pool = pool
+        self._first_fails = first_fails
+        self._first: Future[SignedTokens] = Future()
+        self._submitted = 0
+
+    def submit(self, job: SigningJob, key: KeyMessage) -> "Future[SignedTokens]":
+        self._submitted += 1
+        signed = self._pool.submit(job, key)
+        if self._submitted == 1:
+            self._signed_first = signed
+            return self._first
+        if self._submitted == 2:
+            signed.add_done_callback(self._end_first)
+        return signed
+
+    def _end_first(self, _second: "Future[SignedTokens]") -> None:
+        if self._first_fails:
+            self._first.set_exception(SigningFailed("no process"))
+        else:
+            self._signed_first.add_done_callback(lambda signed: self._first.set_result(signed.result()))
+
+
+def test_batches_are_stored_in_order_if_a_later_one_is_signed_first(
+    database: Database, pool: SigningPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signer, "BATCH_ROWS", 2)
+    tpp = database.write_now(inbox_fixture.add_client)
+    jtis = [jti for _ in range(6) for jti in publish(database, tpp.client_id)]
+    stored: list[list[str]] = []
+
+    def on_commit_events(events: list[object]) -> None:
+        if any(isinstance(event, InboxChanged) for event in events):
+            stored.append([row["jti"] for row in inbox_rows(database) if row["status"] == "ready"])
+
+    database.on_commit(on_commit_events)
+    assert sign_all(database, cast(SigningPool, _ManagedPool(pool))) == 6
+    assert stored == [jtis[:2], jtis[:4], jtis]
+
+
+def test_batches_after_one_that_failed_are_not_stored(
+    database: Database, pool: SigningPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signer, "BATCH_ROWS", 2)
+    tpp = database.write_now(inbox_fixture.add_client)
+    for _ in range(6):
+        publish(database, tpp.client_id)
+    with pytest.raises(SigningFailed):
+        sign_all(database, cast(SigningPool, _ManagedPool(pool, first_fails=True)))
+    assert {row["status"] for row in inbox_rows(database)} == {"unsigned"}
+    assert sign_all(database, pool) == 6
 
 
 def test_late_token_does_not_replace_a_stored_one(database: Database, pool: SigningPool) -> None:

@@ -27,8 +27,21 @@ import msgspec
 from restante.commands.audit.audit_trail import AuditEntry, AuditTrail, ChainEnds
 from restante.commands.dispatch.busy_miners import commands_to_hold, hold, release_miners
 from restante.commands.dispatch.next_due import NextDueTimes, prefetch_next_due, store_next_due
-from restante.commands.dispatch.rate_limits import RateRules, RateWindow, read_windows, record_dispatches
-from restante.commands.dispatch.ready_commands import CommandQueue, ReadyCommand, count_waiting, prefetch_ready
+from restante.commands.dispatch.rate_limits import (
+    RateRules,
+    RateWindow,
+    Windows,
+    prefetch_windows,
+    read_windows,
+    record_dispatches,
+)
+from restante.commands.dispatch.ready_commands import (
+    CommandQueue,
+    ReadyCommand,
+    ReadyTypes,
+    count_waiting,
+    prefetch_ready,
+)
 from restante.commands.dispatch.ready_watermarks import RAISE_EVERY, raise_watermarks
 from restante.commands.dispatch.settlement import SYSTEM, apply_settlement_if_due
 from restante.commands.errors import AccessDenied
@@ -127,13 +140,15 @@ class _RateLimitedClaim(NamedTuple):
 class _Prefetch(NamedTuple):
     """Reads for the whole batch that were started together; each function yields its result.
 
-    `limits`: by site, how many commands of each type in each zone `ready` reads.
+    `limits`: by site, how many commands of each type in each zone `ready` reads. `windows`: of the types that are
+    expected to be ready.
     """
 
     queues: set[CommandQueue]
     limits: dict[int, int]
     credentials: Callable[[], dict[int, Credentials]]
     ready: Callable[[], dict[CommandQueue, list[ReadyCommand]]]
+    windows: Callable[[], Windows]
     chain_ends: ChainEnds
 
 
@@ -151,34 +166,47 @@ class LeaseRow(NamedTuple):
 
 def claim_operation(trail: AuditTrail, options: ClaimOptions) -> BatchOperation[ClaimRequest, ClaimResult]:
     """The batched operation that polls submit their claims to. Claims of one site are served together."""
+    ready_types = ReadyTypes()
     return BatchOperation(
-        lambda conn, requests: claim_all(conn, trail, options, requests),
+        lambda conn, requests: claim_all(conn, trail, options, requests, ready_types),
         lock_key=lambda request: (SITE_LOCK, request.caller.site_id),
     )
 
 
-def claim(conn: Connection, trail: AuditTrail, options: ClaimOptions, request: ClaimRequest) -> ClaimResult:
+def claim(
+    conn: Connection,
+    trail: AuditTrail,
+    options: ClaimOptions,
+    request: ClaimRequest,
+    ready_types: ReadyTypes | None = None,
+) -> ClaimResult:
     """Lease to the collector the commands that it may have now, up to its limit."""
-    (outcome,) = claim_all(conn, trail, options, [request])
+    (outcome,) = claim_all(conn, trail, options, [request], ready_types)
     if isinstance(outcome, Failed):
         raise outcome.error
     return outcome
 
 
 def claim_all(
-    conn: Connection, trail: AuditTrail, options: ClaimOptions, requests: Sequence[ClaimRequest]
+    conn: Connection,
+    trail: AuditTrail,
+    options: ClaimOptions,
+    requests: Sequence[ClaimRequest],
+    ready_types: ReadyTypes | None = None,
 ) -> list[ClaimResult | Failed]:
     """Serve several claims in their order."""
+    ready_types = ready_types or ReadyTypes()
     conn.lock(SITE_LOCK, *(request.caller.site_id for request in requests))
     queues = [_queue_of(conn, request) for request in requests]
     sites = list({queue.site_id: None for queue in queues if isinstance(queue, CommandQueue)})
     known_times = prefetch_next_due(conn, sites)
-    prefetch = _prefetch(conn, trail, options, requests, queues)
+    prefetch = _prefetch(conn, trail, options, requests, queues, ready_types)
     known = known_times()
     next_due, has_changed = apply_settlement_if_due(conn, trail, sites, known)
     if has_changed:
-        prefetch = _prefetch(conn, trail, options, requests, queues)
+        prefetch = _prefetch(conn, trail, options, requests, queues, ready_types)
     batch = _ClaimBatch(conn, options, prefetch, next_due)
+    ready_types.remember(sites, batch.ready_types)
     outcomes = [
         queue if isinstance(queue, Failed) else batch.serve(request, queue)
         for request, queue in zip(requests, queues, strict=True)
@@ -209,8 +237,11 @@ class _ClaimBatch:
         self._chain_ends = prefetch.chain_ends
         self._credentials = prefetch.credentials()
         self._ready = prefetch.ready()
-        keys = {(row.site_id, row.command_type) for rows in self._ready.values() for row in rows}
-        self._windows = read_windows(conn, options.rates, keys) if keys else {}
+        self._windows = prefetch.windows()
+        self.ready_types = {(row.site_id, row.command_type) for rows in self._ready.values() for row in rows}
+        unexpected = self.ready_types - self._windows.keys()
+        if unexpected:
+            self._windows |= read_windows(conn, options.rates, unexpected)
         # Commands of this batch that are not ready any more.
         self._leased_ids: set[int] = set()
         self._leases: list[LeaseRow] = []
@@ -427,16 +458,19 @@ def _prefetch(
     options: ClaimOptions,
     requests: Sequence[ClaimRequest],
     outcomes: Sequence[CommandQueue | Failed],
+    ready_types: ReadyTypes,
 ) -> _Prefetch:
     queues = {queue for queue in outcomes if isinstance(queue, CommandQueue)}
     # One more than all claims of the site request together: shows whether there are more.
     limits: dict[int, int] = {}
     for request in requests:
         limits[request.caller.site_id] = limits.get(request.caller.site_id, 1) + request.limit
+    sites = {queue.site_id for queue in queues}
     return _Prefetch(
         queues,
         limits,
         credentials_of(conn, {request.caller.device_id for request in requests}),
         prefetch_ready(conn, queues, limits, is_one_lease_per_miner=options.is_one_lease_per_miner),
-        trail.prefetch_ends(conn, {queue.site_id for queue in queues}),
+        prefetch_windows(conn, options.rates, ready_types.expected(sites)),
+        trail.prefetch_ends(conn, sites),
     )

@@ -8,7 +8,7 @@ Invariants: the numbers and times of a type's dispatches at a site never decreas
 more than one window in the future come from a wrong clock and do not count.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -91,33 +91,53 @@ class RateWindow(msgspec.Struct):
         return oldest + self.rule.window_seconds * 1000
 
 
+Windows = dict[WindowKey, RateWindow]
+
+
 def allowance(conn: Connection, rules: RateRules, site_id: int, command_type: str) -> Allowance:
     (window,) = read_windows(conn, rules, [(site_id, command_type)]).values()
     return Allowance(window.left, None if window.left else window.frees_at_ms(conn.now_ms))
 
 
-def read_windows(conn: Connection, rules: RateRules, keys: Iterable[WindowKey]) -> dict[WindowKey, RateWindow]:
+def read_windows(conn: Connection, rules: RateRules, keys: Iterable[WindowKey]) -> Windows:
     """Read the current windows of the given sites and types."""
+    return prefetch_windows(conn, rules, keys)()
+
+
+def prefetch_windows(conn: Connection, rules: RateRules, keys: Iterable[WindowKey]) -> Callable[[], Windows]:
+    """Start to read the current windows of the given sites and types. The returned function yields them."""
     by_type: dict[str, list[int]] = {}
     for site_id, command_type in keys:
         by_type.setdefault(command_type, []).append(site_id)
-    windows = {}
-    for command_type, sites in by_type.items():
-        rule = rules.of(command_type)
-        window_ms = rule.window_seconds * 1000
-        ends = conn.values(
+    found = {
+        command_type: conn.prefetch(
             SQL.window_ends,
             sites=_encode(sites).decode(),
             command_type=command_type,
-            past=conn.now_ms - window_ms,
-            ahead=conn.now_ms + window_ms,
+            now_ms=conn.now_parameter,
+            window_ms=rules.of(command_type).window_seconds * 1000,
         )
-        for site_id, newest_n, newest_at, oldest_n, oldest_at in ends:
-            used = 0 if oldest_n is None else newest_n - oldest_n + 1
-            left = max(0, rule.limit - used)
-            window = RateWindow(site_id, command_type, rule, newest_n or 0, newest_at or 0, oldest_at, left)
-            windows[site_id, command_type] = window
-    return windows
+        for command_type, sites in by_type.items()
+    }
+    return lambda: {
+        (row[0], command_type): _window(rules.of(command_type), command_type, *row)
+        for command_type, rows in found.items()
+        for row in rows()
+    }
+
+
+def _window(
+    rule: RateLimit,
+    command_type: str,
+    site_id: int,
+    newest_n: int | None,
+    newest_at: int | None,
+    oldest_n: int | None,
+    oldest_at: int | None,
+) -> RateWindow:
+    used = 0 if oldest_n is None or newest_n is None else newest_n - oldest_n + 1
+    left = max(0, rule.limit - used)
+    return RateWindow(site_id, command_type, rule, newest_n or 0, newest_at or 0, oldest_at, left)
 
 
 def record_dispatches(conn: Connection, windows: Iterable[RateWindow]) -> None:

@@ -9,7 +9,7 @@ Invariants: of each type in each zone of a queue, the result holds either every 
 is exact until the transaction ends, because the caller holds the lock of each site.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +20,8 @@ from restante.database.queries import queries_beside
 SQL = queries_beside(__file__)
 
 WAITING_COUNT_MAX = 1000
+# A bound of memory.
+EXPECTED_SITES_MAX = 10_000
 
 _encode = msgspec.json.Encoder().encode
 
@@ -64,6 +66,28 @@ class WaitingCount(NamedTuple):
 
     waiting: int
     horizon: int
+
+
+class ReadyTypes:
+    """The types of the commands that were ready at each site's last claim: most likely those of its next claim, so
+    their rate windows are read together with the commands. A wrong guess costs one more read.
+
+    Several writer threads use it: a set is replaced, never changed.
+    """
+
+    def __init__(self) -> None:
+        self._by_site: dict[int, set[str]] = {}
+
+    def expected(self, sites: Iterable[int]) -> list[tuple[int, str]]:
+        return [(site_id, command_type) for site_id in sites for command_type in self._by_site.get(site_id, ())]
+
+    def remember(self, sites: Iterable[int], found: Iterable[tuple[int, str]]) -> None:
+        by_site: dict[int, set[str]] = {site_id: set() for site_id in sites}
+        for site_id, command_type in found:
+            by_site[site_id].add(command_type)
+        if len(self._by_site) > EXPECTED_SITES_MAX:
+            self._by_site.clear()
+        self._by_site.update(by_site)
 
 
 def prefetch_ready(

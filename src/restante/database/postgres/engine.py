@@ -52,7 +52,13 @@ LOCKS_MAX = 64
 _BEGIN_WRITING = "BEGIN"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _NOW = "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT) AS now_ms"
-_LOCK = f"SELECT pg_advisory_xact_lock(key), {_NOW} FROM unnest(CAST($1 AS BIGINT[])) AS key"  # noqa: S608
+_LOCK = "SELECT pg_advisory_xact_lock(key) FROM unnest(CAST($1 AS BIGINT[])) AS key"
+# The time is also a setting of the transaction, for statements that are sent before it is known here.
+_FIRST_LOCK = f"""
+SELECT lock, set_config('restante.now_ms', CAST(now_ms AS TEXT), true), now_ms FROM (
+    SELECT pg_advisory_xact_lock(key) AS lock, {_NOW} FROM unnest(CAST($1 AS BIGINT[])) AS key OFFSET 0
+) AS locked
+"""  # noqa: S608
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(key) AS is_held FROM unnest(CAST($1 AS BIGINT[])) AS key"
 
 
@@ -110,6 +116,11 @@ class PostgresConnection:
                 pending = self._send(f"SELECT {_NOW}") if self._first_lock is None else self._first_lock
                 self._now_ms = int(self._tuples(pending)[-1][-1])
         return self._now_ms
+
+    @property
+    def now_parameter(self) -> int | None:
+        is_known_by_server = self._clock is None and self._now_ms is None and self._first_lock is not None
+        return None if is_known_by_server else self.now_ms
 
     def all(self, query: Query, /, **parameters: Any) -> list[Row]:
         return self._rows(query, parameters, Session.dicts)
@@ -187,8 +198,9 @@ class PostgresConnection:
             return
         if self._waits_for_locks or (not self._locked and self._changed_rows == self._changed_rows_at_begin):
             # No need to wait for the result: later statements run when the lock is held.
-            pending = self._send(_LOCK, [_array_of(missing)])
-            if self._first_lock is None:
+            is_first = self._first_lock is None
+            pending = self._send(_FIRST_LOCK if is_first else _LOCK, [_array_of(missing)])
+            if is_first:
                 self._first_lock = pending
         elif len(self._locked) + len(missing) > LOCKS_MAX or not self._try_lock(missing):
             raise LockHeld(f"another transaction holds the lock of a {kind}")

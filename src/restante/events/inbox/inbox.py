@@ -130,9 +130,9 @@ def make_ready(conn: Connection, signed: Sequence[SignedEvent]) -> None:
         by_key.setdefault((event.kid, event.push_at), []).append(event)
     for (kid, push_at), events in by_key.items():
         ids = _encoder.encode([event.id for event in events]).decode()
-        ready = {row["id"] for row in conn.all(SQL.make_ready, ids=ids, kid=kid, push_at=push_at)}
-        texts = [(place_of(event.client, event.id), event.token) for event in events if event.id in ready]
-        conn.run_many(SQL.set_text, [{"place": place, "text": text} for place, text in texts])
+        ready = {event_id for (event_id,) in conn.values(SQL.make_ready, ids=ids, kid=kid, push_at=push_at)}
+        texts = [(event.token, place_of(event.client, event.id)) for event in events if event.id in ready]
+        conn.run_rows(SQL.set_text, texts)
     for client in {event.client for event in signed}:
         conn.add_commit_event(InboxChanged(client))
 

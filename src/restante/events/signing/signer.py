@@ -1,7 +1,7 @@
 """The signer: turns published events into signed tokens, in the background, on all cores.
 
     read a batch of unsigned rows ─▶ sign it in processes (no transaction) ─▶ one write: store where still unsigned
-                                                        └─ meanwhile the next batch is read and signed ─▶ …
+                      └─ meanwhile the next batch is read; its jobs follow in the same queue ─▶ stored after this one
 
 Every client gets a share of each batch (`fair_batching`), and its events are signed in the order of publishing. A token
 is stored only where the row is still unsigned, so a second signer, on another node or after a crash, changes nothing.
@@ -14,6 +14,7 @@ Invariants:
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -39,7 +40,9 @@ from restante.identity.master_key import MasterKey, MasterKeyError
 SQL = queries_beside(__file__)
 log = structlog.get_logger()
 
-BATCH_ROWS = 1024
+BATCH_ROWS = 512
+# While the processes work on one batch, another one waits for them, and one is stored or read.
+BATCHES_MAX = 3
 JOB_ROWS = 32
 JOB_BYTES_MAX = 256 * 1024
 INTERVAL_SECONDS = 5.0
@@ -148,17 +151,19 @@ class Signer:
         """Sign all events that are unsigned now; return the number of stored tokens."""
         stored = 0
         position = fair_batching.ROUND_START
-        storing: asyncio.Task[int] | None = None
+        under_way: deque[asyncio.Task[int]] = deque()
         try:
             while (batch := await self._next_batch(position)).rows:
                 position = batch.next_position
-                signed = await self._sign(batch)
-                if storing is not None:
-                    stored += await storing
-                storing = asyncio.create_task(self._store(signed, batch))
+                before = under_way[-1] if under_way else None
+                under_way.append(asyncio.create_task(self._sign_and_store(batch, before)))
+                if len(under_way) == BATCHES_MAX:
+                    stored += await under_way.popleft()
+            while under_way:
+                stored += await under_way.popleft()
         finally:
-            if storing is not None:
-                stored += await storing
+            # After a failure the later batches fail, too: they are stored after the earlier ones or not at all.
+            await asyncio.gather(*under_way, return_exceptions=True)
         return stored
 
     async def _run_round(self) -> None:
@@ -174,6 +179,13 @@ class Signer:
         if not await self._database.read(fair_batching.has_more, position, BATCH_ROWS):
             return SigningBatch([], {}, None, 0, position)
         return await self._database.write(lease_batch, position)
+
+    async def _sign_and_store(self, batch: SigningBatch, before: asyncio.Task[int] | None) -> int:
+        """Sign the batch and store its tokens, after those of the batch before."""
+        signed = await self._sign(batch)
+        if before is not None:
+            await before
+        return await self._store(signed, batch)
 
     async def _store(self, signed: list[SignedEvent], batch: SigningBatch) -> int:
         profile_of = {row.id: row.profile for row in batch.rows}
