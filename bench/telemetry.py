@@ -24,7 +24,7 @@ from restante.commands.sites.collectors import SecretBox
 from restante.commands.sites.miners import MinerRequest
 from restante.commands.telemetry.ingest import TelemetryIngest
 from restante.commands.telemetry.telemetry_records import parse_batch
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.sqlite import SqliteEngine
@@ -64,7 +64,7 @@ def _populate(conn: Connection, trail: AuditTrail, box: SecretBox) -> None:
 def _bodies(first_ms: int) -> Iterator[bytes]:
     """One batch for every ten seconds, with a record of every miner."""
     for number in range(BATCHES):
-        ts = iso(first_ms + number * 10_000)
+        ts = iso_precise(first_ms + number * 10_000)
         yield msgspec.json.encode([_record(miner_id, ts) for miner_id in range(1, MINERS + 1)])
 
 

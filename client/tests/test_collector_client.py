@@ -139,6 +139,14 @@ class TestPoll:
         (found,) = make().poll()
         assert found.is_expired
 
+    @pytest.mark.parametrize("server_time", ["2026-01-18T10:00:00Z", "2026-01-18T10:00:00.250Z"])
+    def test_times_with_and_without_milliseconds_are_read(
+        self, make: MakeCollector, server: ScriptedServer, server_time: str
+    ) -> None:
+        server.add(polled(command(), server_time=server_time))
+        (found,) = make().poll()
+        assert 59 < found.lease_seconds_left <= 60
+
     def test_command_whose_lease_has_ended_is_not_executed(self, make: MakeCollector, server: ScriptedServer) -> None:
         server.add(polled(command(), server_time="2026-01-18T10:01:01Z"))
         carry_out_all(make(), lambda found: pytest.fail("executed"))

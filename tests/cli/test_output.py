@@ -5,7 +5,6 @@ import pytest
 
 from restante.cli.output import (
     Columns,
-    format_time,
     identity,
     joined,
     print_error,
@@ -105,11 +104,6 @@ def test_json_has_one_shape(capsys: pytest.CaptureFixture[str]) -> None:
 def test_fields_without_value_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     print_one({"id": 1, "reason": None, "types": ["a"]}, None, as_json=False, is_utc=True)
     assert capsys.readouterr().out == 'id\t1\ntypes\t["a"]\n'
-
-
-def test_times_are_rfc3339() -> None:
-    assert format_time(1_800_000_000_123) == "2027-01-15T08:00:00.123Z"
-    assert format_time(None) == ""
 
 
 def test_letters_of_every_language_are_kept() -> None:

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from restante.commands.lifecycle import cancellation
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_precise
 from restante.database import filtered_list
 from tests.commands.operator_fixture import OperatorApi, error_of, field_of
 
@@ -61,7 +61,7 @@ async def test_commands_are_filtered_counted_and_exported(api: OperatorApi) -> N
     fleet.clock.advance(3600)
     second = fleet.create(miner_id=fleet.east_miner, params=b'{"reason":"=1+1"}').command_id
     fleet.write(cancellation.cancel, first, "boss", None)
-    now = iso(fleet.clock.now_ms)
+    now = iso_precise(fleet.clock.now_ms)
     for query, expected in (
         ("", [second, first]),
         (f"?since={now}", [second]),

@@ -29,9 +29,8 @@ def test_time_is_shown_relative_to_now(at_ms: int, text: str) -> None:
 
 def test_time_has_the_absolute_one_on_hover() -> None:
     rendering = Rendering(lambda: NOW_MS / 1000)
-    shown = '<time datetime="2027-01-15T07:59:00Z" title="2027-01-15 07:59:00 UTC">1 min ago</time>'
+    shown = '<time datetime="2027-01-15T07:59:00.000Z" title="2027-01-15T07:59:00.000Z">1 min ago</time>'
     assert rendering.when(NOW_MS - 60_000) == shown
-    assert rendering.when((NOW_MS - 60_000) // 1000, "s") == shown
     assert rendering.when("2027-01-15T07:59:00Z") == shown
     assert rendering.when(None, none="<never>") == '<span class="none">&lt;never&gt;</span>'
 

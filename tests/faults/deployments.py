@@ -1,4 +1,4 @@
-"""The servers of a fault campaign: one server on a data folder, or two nodes on one PostgreSQL."""
+"""The servers of a fault campaign: one server on a data folder, or one or two nodes on one PostgreSQL."""
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
@@ -54,6 +54,8 @@ class SingleServer(Deployment):
 
 
 class TwoNodes(Deployment):
+    number = 2
+
     def __init__(self, cluster: Cluster, *flags: str, command: tuple[str, ...] = (PROGRAM,)) -> None:
         self._cluster = cluster
         self._command = command
@@ -62,7 +64,7 @@ class TwoNodes(Deployment):
         self.nodes = []
 
     def start(self) -> None:
-        self.nodes = [self._cluster.add(*self._flags, command=self._command) for _ in range(2)]
+        self.nodes = [self._cluster.add(*self._flags, command=self._command) for _ in range(self.number)]
         self._cluster.wait_until_ready()
 
     def opened(self) -> AbstractContextManager[Database]:
@@ -70,3 +72,7 @@ class TwoNodes(Deployment):
 
     def run(self, *command: str) -> CommandResult:
         return run_command(self.nodes[0].data, *command)
+
+
+class OneNode(TwoNodes):
+    number = 1

@@ -15,7 +15,7 @@ from restante.commands.sites import collectors, miners, sites
 from restante.commands.sites.miners import MinerRequest
 from restante.commands.telemetry import safety_events, telemetry
 from restante.commands.telemetry.telemetry_records import parse_batch
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_precise
 from restante.core.rollout_rules import RolloutRules
 from restante.database.connection import Connection
 from restante.identity.callers import CollectorCaller
@@ -144,7 +144,7 @@ def _rule(site_id: int) -> RuleRequest:
 
 
 def _report(conn: Connection, caller: CollectorCaller, miner_id: int) -> None:
-    ts = iso(conn.now_ms).encode()
+    ts = iso_precise(conn.now_ms).encode()
     record = b'{"miner_id":%d,"ts":"%b"}' % (miner_id, ts)
     telemetry.store(conn, caller.site_id, parse_batch(b"[%b]" % record, caller.site_id).samples, 10, 0)
     events = b'{"events":[{"miner_id":%d,"ts":"%b","action":"FAN_FAILURE"}]}' % (miner_id, ts)

@@ -270,12 +270,6 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def format_time(milliseconds: int | None) -> str:
-    """A time of the database as RFC 3339; empty for None."""
-    found = None if milliseconds is None else moment(milliseconds)
-    return "" if found is None else rfc3339(found)
-
-
 def _values(item: object, columns: Columns) -> list[object]:
     return [_value(item, value) for value in columns.values()]
 

@@ -33,6 +33,7 @@ from restante.console.texts import done_text
 from restante.core.errors import NotAllowed, NotAuthenticated, NotFound, RestanteError, RetryLater
 from restante.database.connection import Connection
 from restante.database.database import Database
+from restante.database.long_counts import Counting
 from restante.database.paging import PageRequest
 from restante.identity import access_audit
 from restante.identity.administration import Administrator
@@ -41,7 +42,7 @@ from restante.identity.grants import ALL_IDS, AllowedIds, Area, Role
 from restante.identity.people import sessions
 from restante.identity.people.sign_in import SignIn
 from restante.web.access import AccessControl
-from restante.web.paging import page_request_of
+from restante.web.paging import counted, page_request_of
 from restante.web.request import ApiRequest
 from restante.web.response import NO_STORE, ApiResponse
 from restante.web.routes import Access, ResponseFormat, Route
@@ -116,6 +117,10 @@ class ConsoleRequest(ApiRequest):
 
     async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.parts.database.read(work, *args, **kwargs)
+
+    async def count(self, make: Callable[[], Counting[T]], ignored: Sequence[str] = ()) -> T:
+        """Count the list that the page filters. `ignored`: parameters that do not change what is counted."""
+        return await counted(self, self.parts.database, make, ignored)
 
     async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an action that records by itself who did it."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from restante.console.charts import sparkline
-from restante.core.iso_time import iso, parse_iso
+from restante.core.iso_time import iso_precise, parse_iso
 from restante.web.templates import Templates
 
 if TYPE_CHECKING:
@@ -78,17 +78,16 @@ class Rendering:
     def now_ms(self) -> int:
         return int(self._clock() * 1000)
 
-    def when(self, value: int | float | str | None, unit: str = "ms", none: str = "never") -> "Markup":
-        """A time: milliseconds, seconds (unit "s"), or text in ISO 8601."""
+    def when(self, value: int | str | None, none: str = "never") -> "Markup":
+        """A time: milliseconds, or text in ISO 8601."""
         from markupsafe import Markup
 
         if value is None:
             return Markup('<span class="none">{}</span>').format(none)
-        at_ms = parse_iso(value, "time") if isinstance(value, str) else int(value * 1000 if unit == "s" else value)
-        exact = iso(at_ms)
-        shown = exact[:19].replace("T", " ") + " UTC"
+        at_ms = parse_iso(value, "time") if isinstance(value, str) else value
+        exact = iso_precise(at_ms)
         return Markup('<time datetime="{}" title="{}">{}</time>').format(
-            exact, shown, relative_time(at_ms, self.now_ms())
+            exact, exact, relative_time(at_ms, self.now_ms())
         )
 
 
@@ -98,7 +97,7 @@ def relative_time(at_ms: int, now_ms: int) -> str:
     if seconds < 5:
         return "just now"
     if seconds > _RELATIVE_DAYS_MAX * _DAY:
-        return iso(at_ms)[:10]
+        return iso_precise(at_ms)[:10]
     text = duration(seconds)
     return f"{text} ago" if at_ms <= now_ms else f"in {text}"
 

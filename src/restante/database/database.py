@@ -11,7 +11,7 @@ The command line has no event loop and uses `read_now` and `write_now`: the same
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
@@ -20,6 +20,7 @@ from restante.database.connection import Connection
 from restante.database.engine import Engine, EngineConnection
 from restante.database.errors import DatabaseError
 from restante.database.hang_watch import HangWatch
+from restante.database.long_counts import Counting, LongCounts
 from restante.database.reader_pool import ReaderPool
 from restante.database.writer.batching import BatchCall, BatchOperation, Failed, Request, Result
 from restante.database.writer.writer import CommitListener, CommitPreparation, Writer
@@ -79,6 +80,7 @@ class Database:
         self._writer = Writer(conns, self._listeners, self._preparations)
         self._readers = ReaderPool(engine)
         self._watch: HangWatch | None = None
+        self._counts = LongCounts(self.read)
 
     async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function in a write transaction; return when its effect is durable."""
@@ -87,6 +89,10 @@ class Database:
     async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function on a snapshot."""
         return await asyncio.wrap_future(self._readers.submit(lambda conn: work(conn, *args, **kwargs)))
+
+    async def count(self, key: Hashable, make: Callable[[], Counting[T]]) -> T:
+        """Count a list, however long it is: see `long_counts.py`."""
+        return await self._counts.count(key, make)
 
     def write_now(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return self.submit(work, *args, **kwargs).result()

@@ -19,15 +19,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from restante.core.decoding import INT64_MAX
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import PAGE_BYTES_MAX, Page, PageRequest, read_page
 from restante.database.queries import Query
 
 T = TypeVar("T")
 
-# How many rows a page and a count examine at most.
+# How many rows a page, a step of a count, and a count examine at most.
 PAGE_SCAN = 2000
-COUNT_SCAN = 10_000
+COUNT_STEP = 20_000
+COUNT_MAX = 10_000_000
 
 
 class ItemCount(msgspec.Struct, frozen=True):
@@ -38,10 +40,11 @@ class ItemCount(msgspec.Struct, frozen=True):
 
 
 class StateCounts(msgspec.Struct, frozen=True):
-    """How many items match the filter, and how many of these are in each state."""
+    """How many items match the filter, and how many of these are in each state; and when they were counted."""
 
     total: ItemCount
     states: dict[str, ItemCount]
+    counted_at: Timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +130,40 @@ def read(
     return found
 
 
-def count(conn: Connection, wanted: FilteredList, state: str, states: Sequence[str]) -> StateCounts:
-    """Count the rows by their state, an expression that is one of `states`. Examines at most COUNT_SCAN rows."""
-    start = INT64_MAX if wanted.is_descending else 0
-    end = _end(conn, wanted, start, COUNT_SCAN)
-    query = count_query(wanted, state, has_end=end is not None)
-    parameters = _parameters(wanted, end)
-    found = {row["state"]: row["count"] for row in conn.all(query, **parameters, start=_key(wanted, start))}
-    is_exact = end is None
-    counts = {each: ItemCount(found.get(each, 0), is_exact) for each in states}
-    return StateCounts(ItemCount(sum(found.values()), is_exact), counts)
+class StateCounting:
+    """Counts the rows of a list by their state, an expression that is one of `states`, in steps."""
+
+    def __init__(self, make: Callable[[Connection], FilteredList], state: str, states: Sequence[str]) -> None:
+        self._make = make
+        self._state = state
+        self._counts = dict.fromkeys(states, 0)
+        self._list: FilteredList | None = None
+        self._start = 0
+        self._examined_max = 0
+        self._is_complete = False
+        self._now_ms = 0
+
+    def step(self, conn: Connection) -> bool:
+        if self._list is None:
+            self._list = self._make(conn)
+            self._start = INT64_MAX if self._list.is_descending else 0
+        wanted, self._now_ms = self._list, conn.now_ms
+        end = _end(conn, wanted, self._start, COUNT_STEP)
+        query = count_query(wanted, self._state, has_end=end is not None)
+        for row in conn.all(query, **_parameters(wanted, end), start=_key(wanted, self._start)):
+            self._counts[row["state"]] = self._counts.get(row["state"], 0) + row["count"]
+        self._examined_max += COUNT_STEP
+        if end is None:
+            self._is_complete = True
+            return False
+        # The row at the end was not examined: the next step begins with it.
+        self._start = end + 1 if wanted.is_descending else end - 1
+        return self._examined_max < COUNT_MAX
+
+    def result(self) -> StateCounts:
+        counts = {state: ItemCount(number, self._is_complete) for state, number in self._counts.items()}
+        total = ItemCount(sum(self._counts.values()), self._is_complete)
+        return StateCounts(total, counts, iso_precise(self._now_ms))
 
 
 def page_query(wanted: FilteredList, *, has_end: bool) -> Query:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from restante.core.decoding import INT64_MAX
-from restante.core.iso_time import iso_precise
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
@@ -27,7 +27,7 @@ class AccessChange(msgspec.Struct, frozen=True):
     """A change of a person or of a key: `person_id` or `key_id` names it."""
 
     id: int
-    at: str
+    at: Timestamp
     actor: str
     event: str
     person_id: int | None

@@ -21,7 +21,7 @@ import msgspec
 
 from restante.core.decoding import INT64_MAX
 from restante.core.errors import BadInput, Conflict, NotAllowed, NotFound
-from restante.core.iso_time import iso_precise
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.commit_events import ClusterMessage
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
@@ -71,10 +71,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int
     rate_per_second: int | None
     created_by: str
-    created_at: str
+    created_at: Timestamp
     approved_by: str | None
-    started_at: str | None
-    finished_at: str | None
+    started_at: Timestamp | None
+    finished_at: Timestamp | None
     outcomes: dict[str, int] | None = None
 
 
@@ -89,7 +89,7 @@ class JobItemView(msgspec.Struct, frozen=True, kw_only=True):
     ref: str | None
     result: str | None
     error: str | None
-    at: str
+    at: Timestamp
     outcome: str | None = None
 
 
@@ -354,8 +354,8 @@ def view(row: Row, outcomes: dict[str, int] | None = None) -> JobView:
         created_by=row["created_by"],
         created_at=iso_precise(row["created_at"]),
         approved_by=row["approved_by"],
-        started_at=_time_or_none(row["started_at"]),
-        finished_at=_time_or_none(row["finished_at"]),
+        started_at=iso_precise(row["started_at"]),
+        finished_at=iso_precise(row["finished_at"]),
         outcomes=outcomes,
     )
 
@@ -405,10 +405,6 @@ def _record_change(
     action = actions.find(job["target"], job["action"])
     if action is not None:
         record(conn, action, actor, event, job["job_id"], detail)
-
-
-def _time_or_none(ms: int | None) -> str | None:
-    return None if ms is None else iso_precise(ms)
 
 
 def _item_view(row: Row, outcome: str | None) -> JobItemView:

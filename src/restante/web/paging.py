@@ -11,20 +11,29 @@ apostrophe, which makes spreadsheets show it as text.
 import csv
 import io
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Sequence
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
 from restante.core.decoding import INT64_MAX, suggestion
 from restante.core.errors import BadInput, UnknownField
 from restante.core.iso_time import parse_moment
+from restante.database.long_counts import Counting
 from restante.database.paging import Page, PageRequest
 from restante.web.request import ApiRequest
 from restante.web.response import JSON, NO_STORE, ApiResponse
 from restante.web.routes import Header, Query, ResponseInfo
 
 T = TypeVar("T", bound=msgspec.Struct)
+Result = TypeVar("Result")
+
+
+class CountsLists(Protocol):
+    """A database, of the server or of a user."""
+
+    async def count(self, key: Hashable, make: Callable[[], Counting[Result]]) -> Result: ...
+
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 500
@@ -87,6 +96,17 @@ def query_prefix(request: ApiRequest, name: str) -> str | None:
     if text is not None and (not text or "\0" in text):
         raise BadInput(name, "at least one character")
     return text
+
+
+async def counted(
+    request: ApiRequest,
+    counts: CountsLists,
+    make: Callable[[], Counting[Result]],
+    ignored: Sequence[str] = (),
+) -> Result:
+    """Count the list that the request filters. `ignored`: parameters that do not change what is counted."""
+    query = sorted(pair for pair in request.http.query_params.multi_items() if pair[0] not in ignored)
+    return await counts.count((request.http.url.path, tuple(query), request.allowed), make)
 
 
 def export_info(row_type: Any) -> ResponseInfo:

@@ -42,7 +42,7 @@ def test_every_field_reaches_the_command(fleet: MinerFleet) -> None:
         supersedes=old,
     )
     view = fleet.show(msgspec.json.decode(create(fleet, body).json)["command_id"])
-    assert (view.priority, view.expires_at, view.dedupe_key) == (9, "2027-01-15T09:30:00Z", "k")
+    assert (view.priority, view.expires_at, view.dedupe_key) == (9, "2027-01-15T09:30:00.000Z", "k")
     assert (view.max_retries, bytes(view.params)) == (1, b'{"reason":"r"}')
     assert fleet.show(old).status == "cancelled"
 

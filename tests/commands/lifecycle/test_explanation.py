@@ -6,7 +6,7 @@ from restante.commands.lifecycle import approval, cancellation, explanation
 from restante.commands.lifecycle.approval import ApprovalRules
 from restante.commands.lifecycle.explanation import Explanation
 from restante.commands.sites import collectors
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_precise
 from restante.database.database import Database
 from tests.commands.operator_fixture import MinerFleet, creation_options
 from tests.conftest import START_MS, ManualClock
@@ -16,7 +16,7 @@ OPTIONS = creation_options(rate_rules=RULES, approval=ApprovalRules(frozenset({"
 
 
 def at(seconds: float) -> str:
-    return iso(START_MS + int(seconds * 1000))
+    return iso_precise(START_MS + int(seconds * 1000))
 
 
 @pytest.fixture
@@ -90,9 +90,9 @@ def test_command_waits_for_the_rate_window(fleet: MinerFleet) -> None:
     fleet.clock.advance(0.5)
     assert fleet.claim(collector) == [first.command_id]
     found = explain(fleet, second.command_id)
-    assert (found.waiting_for, found.until) == ("rate_window", at(101))
-    assert (found.rate_limit, found.rate_window_sec, found.rate_window_frees_at) == (1, 100, at(101))
-    assert f"the next can be at {at(101)}" in found.sentence
+    assert (found.waiting_for, found.until) == ("rate_window", at(100.5))
+    assert (found.rate_limit, found.rate_window_sec, found.rate_window_frees_at) == (1, 100, at(100.5))
+    assert f"the next can be at {at(100.5)}" in found.sentence
     fleet.clock.advance(100)
     mark_seen(fleet, collector.id)
     assert explain(fleet, second.command_id).waiting_for == "poll"

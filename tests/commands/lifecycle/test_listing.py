@@ -53,7 +53,7 @@ def test_leased_command_is_shown_without_its_nonce(fleet: MinerFleet) -> None:
     fleet.claim(collector)
     view = fleet.show(created.command_id)
     assert (view.status, view.lease_owner, view.attempt) == ("dispatched", collector.id, 1)
-    assert (view.dispatched_at, view.lease_until) == ("2027-01-15T08:00:00Z", "2027-01-15T08:01:00Z")
+    assert (view.dispatched_at, view.lease_until) == ("2027-01-15T08:00:00.000Z", "2027-01-15T08:01:00.000Z")
     assert bytes(view.params) == '{"a":"ü","b":[1,null]}'.encode()
     assert [row.event for row in view.history] == ["command.created", "command.dispatched"]
     nonce = fleet.query("SELECT nonce FROM miner_commands")[0]["nonce"]

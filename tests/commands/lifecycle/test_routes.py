@@ -33,7 +33,7 @@ async def test_command_is_created_shown_and_listed(api: OperatorApi) -> None:
     assert response.status_code == 201
     created = response.json()
     assert (created["status"], created["command_type"]) == ("pending", "MINER_RESTART")
-    assert created["expires_at"] == "2027-01-15T08:01:00Z"
+    assert created["expires_at"] == "2027-01-15T08:01:00.000Z"
     view = (await api.call("GET", f"/commands/{created['command_id']}", role=Role.viewer)).json()
     assert (view["params"], view["created_by"]) == ({"reason": "ü"}, "key:operator")
     assert [row["event"] for row in view["history"]] == ["command.created"]

@@ -6,8 +6,9 @@ import pytest
 from restante.commands.rules import rules
 from restante.commands.rules.rules import RULES_MAX, Rule, RuleChange, RuleRequest
 from restante.core.errors import BadInput, Conflict, NotFound
+from restante.core.iso_time import iso_precise
 from restante.database.paging import PageRequest
-from tests.commands.reporting_fixture import ACTOR, ReportingFleet, iso_at
+from tests.commands.reporting_fixture import ACTOR, ReportingFleet
 from tests.conftest import START_MS, ManualClock
 
 ALL = PageRequest(100, 0)
@@ -45,8 +46,8 @@ def test_rule_has_its_defaults(fleet: ReportingFleet) -> None:
         priority=0,
         enabled=True,
         created_by=ACTOR,
-        created_at=iso_at(0),
-        updated_at=iso_at(0),
+        created_at=iso_precise(START_MS),
+        updated_at=iso_precise(START_MS),
     )
     assert fleet.database.read_now(rules.get, rule.id) == rule
 
@@ -131,7 +132,11 @@ def test_replaced_rule_has_new_values_and_keeps_its_creation(fleet: ReportingFle
     replaced = fleet.database.write_now(rules.replace, fleet.trail, fleet.box, rule.id, request, "another")
     assert (replaced.name, replaced.trigger_metric, replaced.trigger_operator) == ("slow", "hashrate", "<=")
     assert (replaced.miner_ids, replaced.cooldown_seconds, replaced.enabled) == (None, 1800, False)
-    assert (replaced.created_by, replaced.created_at, replaced.updated_at) == (ACTOR, iso_at(0), iso_at(60))
+    assert (replaced.created_by, replaced.created_at, replaced.updated_at) == (
+        ACTOR,
+        iso_precise(START_MS),
+        iso_precise(START_MS + 60_000),
+    )
 
 
 def test_rule_cannot_move_to_another_site(fleet: ReportingFleet) -> None:
@@ -177,8 +182,12 @@ async def test_states_show_run_last_firing_and_outcome(fleet: ReportingFleet) ->
     rule = fleet.add_rule()
     await fleet.heat(5, 90)
     [state] = fleet.database.read_now(rules.states, rule.id, ALL).items
-    assert (state.miner_id, state.holds_since, state.last_fired_at) == (fleet.miner_ids[0], iso_at(5), iso_at(5))
-    assert (state.last_outcome, state.quiet_until) == ("created", iso_at(1805))
+    assert (state.miner_id, state.holds_since, state.last_fired_at) == (
+        fleet.miner_ids[0],
+        iso_precise(START_MS + 5_000),
+        iso_precise(START_MS + 5_000),
+    )
+    assert (state.last_outcome, state.quiet_until) == ("created", iso_precise(START_MS + 1_805_000))
     assert state.last_command_id == fleet.rows("SELECT command_id FROM miner_commands")[0]["command_id"]
 
 

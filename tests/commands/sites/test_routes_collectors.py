@@ -51,7 +51,7 @@ async def test_rotation_replaces_token_at_once_and_keeps_old_secret_for_the_over
     assert caller_of(api, made["token"]) is None
     assert caller_of(api, rotated["token"])[0] == made["id"]
     assert valid_secrets_of(api, made["id"]) == [rotated["hmac_secret"], made["hmac_secret"]]
-    assert rotated["old_secret_until"] == "2027-01-15T09:00:00Z"
+    assert rotated["old_secret_until"] == "2027-01-15T09:00:00.000Z"
     api.fleet.clock.now_ms = START_MS + OVERLAP_SECONDS * 1000
     assert valid_secrets_of(api, made["id"]) == [rotated["hmac_secret"]]
 

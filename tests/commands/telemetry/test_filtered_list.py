@@ -5,7 +5,17 @@ import pytest
 from restante.database import filtered_list
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.filtered_list import FilteredList, ItemCount, among, begins, between, equal, is_null
+from restante.database.filtered_list import (
+    FilteredList,
+    ItemCount,
+    StateCounting,
+    among,
+    begins,
+    between,
+    equal,
+    is_null,
+)
+from restante.database.long_counts import count_now
 from restante.database.paging import PageRequest
 from restante.database.queries import Query
 from tests.conftest import ManualClock
@@ -16,6 +26,7 @@ _ADD = Query(
     " VALUES (:id, :site_id, 1, :id, :action, :reason, :ts, 0, 1)",
 )
 ROWS = 60
+STATES = ("FAN_FAILURE", "POWER_LIMIT", "EMERGENCY_STOP")
 
 
 @pytest.fixture
@@ -93,13 +104,22 @@ def test_key_with_an_offset_is_paged_by_the_id_of_the_row(rows: Database) -> Non
     assert [each for page in found for each in page] == list(range(60, 0, -2))
 
 
-def test_counts_are_exact_up_to_a_number_of_rows(rows: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    states = ("FAN_FAILURE", "POWER_LIMIT", "EMERGENCY_STOP")
-    wanted = FilteredList("*", "safety_events", rest=between("ts", 31, None))
-    counted = rows.read_now(filtered_list.count, wanted, "action", states)
+@pytest.mark.parametrize("is_descending", [True, False])
+@pytest.mark.parametrize("step", [1, 7, 30, 1000])
+def test_counts_are_exact_in_steps_of_any_size(
+    rows: Database, monkeypatch: pytest.MonkeyPatch, step: int, is_descending: bool
+) -> None:
+    monkeypatch.setattr(filtered_list, "COUNT_STEP", step)
+    wanted = FilteredList("*", "safety_events", rest=between("ts", 31, None), is_descending=is_descending)
+    counted = rows.read_now(count_now, StateCounting(lambda _conn: wanted, "action", STATES))
     assert counted.total == ItemCount(30, True)
-    assert [counted.states[state].value for state in states] == [3, 27, 0]
-    monkeypatch.setattr(filtered_list, "COUNT_SCAN", 20)
-    counted = rows.read_now(filtered_list.count, wanted, "action", states)
+    assert [counted.states[state].value for state in STATES] == [3, 27, 0]
+
+
+def test_counts_end_at_a_number_of_rows(rows: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filtered_list, "COUNT_STEP", 10)
+    monkeypatch.setattr(filtered_list, "COUNT_MAX", 20)
+    wanted = FilteredList("*", "safety_events", rest=between("ts", 31, None))
+    counted = rows.read_now(count_now, StateCounting(lambda _conn: wanted, "action", STATES))
     assert counted.total == ItemCount(20, False)
     assert counted.states["FAN_FAILURE"] == ItemCount(2, False)

@@ -118,7 +118,7 @@ def test_miner_shows_record_times_and_texts(fleet: ReportingFleet, clock: Manual
     store(fleet, sample(miner, 1.25, n=1))
     shown = fleet.database.read_now(telemetry.read_miner, miner, 10, HISTORY_RECORDS)
     assert shown.latest is not None
-    assert (shown.latest.ts, shown.latest.received_at) == ("2027-01-15T08:00:01.250Z", iso_at(7))
+    assert (shown.latest.ts, shown.latest.received_at) == ("2027-01-15T08:00:01.250Z", "2027-01-15T08:00:07.000Z")
     assert msgspec.json.decode(shown.history[0].record) == {"miner_id": miner, "ts": iso_at(1.25), "n": 1}
     with pytest.raises(NotFound):
         fleet.database.read_now(telemetry.read_miner, 999, 10, HISTORY_RECORDS)

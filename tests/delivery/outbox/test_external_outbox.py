@@ -107,7 +107,7 @@ async def test_operator_functions_work_on_an_external_outbox(
     assert [row.id for row in await source.read(outbox.list_rows, None, 2, 10)] == [2]
     row = await source.read(outbox.get_row, 1, "shop")
     assert row is not None
-    assert (row.status, row.source, row.created_at <= (row.delivered_at or 0)) == ("DELIVERED", "shop", True)
+    assert (row.status, row.source, row.created_at <= (row.delivered_at or "")) == ("DELIVERED", "shop", True)
     counts = await source.read(outbox.counts)
     assert (counts["pending"], counts["failed"]) == (1, 0)
     assert await source.read(external_outbox.still_pending, [1, 2, 99]) == {2}

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 import pytest
 
 from restante.core.backoff import Backoff
+from restante.core.iso_time import iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import Query
@@ -66,7 +67,7 @@ def test_enqueued_row_is_pending_and_holds_the_signal_exactly(database: Database
         "PENDING",
         0,
     )
-    assert (stored.created_at, stored.claimed_by, stored.delivered_at) == (START_MS, None, None)
+    assert (stored.created_at, stored.claimed_by, stored.delivered_at) == (iso_precise(START_MS), None, None)
 
 
 def test_enqueue_publishes_an_event_on_commit_and_nothing_on_rollback(
@@ -89,7 +90,8 @@ def test_claim_leases_the_oldest_rows_up_to_the_batch(database: Database, device
     assert claim(database, batch=2) == 2
     assert leased(database) == [1, 2]
     claimed = row(database, 1)
-    assert (claimed.claimed_by, claimed.claimed_at, claimed.lock_expires_at) == ("d1", START_MS, START_MS + 30_000)
+    assert (claimed.claimed_by, claimed.claimed_at) == ("d1", iso_precise(START_MS))
+    assert claimed.lock_expires_at == iso_precise(START_MS + 30_000)
 
 
 def test_leased_rows_are_not_claimed_again(database: Database, device: int, other_device: int) -> None:
@@ -126,7 +128,7 @@ def test_delivery_publishes_in_order_and_marks_in_one_transaction(
     assert deliver(database) == Outcome(delivered=6)
     assert (published(database, device), published(database, other_device)) == ([0, 2, 4], [1, 3, 5])
     done = row(database, 1)
-    assert (done.status, done.delivered_at, done.lock_expires_at) == ("DELIVERED", START_MS + 1000, None)
+    assert (done.status, done.delivered_at, done.lock_expires_at) == ("DELIVERED", iso_precise(START_MS + 1000), None)
     assert deliver(database) == Outcome()
 
 
@@ -183,7 +185,7 @@ def test_failed_attempts_wait_longer_each_time_until_the_row_fails(
         waiting = row(database, 1)
         assert (waiting.status, waiting.attempts, waiting.failure_reason) == ("PENDING", attempts, "unreachable")
         assert (waiting.claimed_by, waiting.lock_expires_at) == (None, None)
-        assert waiting.next_attempt_at == clock.now_ms + delay_seconds * 1000
+        assert waiting.next_attempt_at == iso_precise(clock.now_ms + delay_seconds * 1000)
         clock.advance(delay_seconds - 0.001)
         assert claim(database) == 0
         clock.advance(0.001)

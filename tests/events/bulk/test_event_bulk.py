@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from restante.core.events.poll_acks import Verdicts
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_precise
 from restante.database.database import Database
 from restante.database.paging import PageRequest
 from restante.events.bulk.event_actions import event_job_actions
@@ -74,10 +74,10 @@ async def test_acknowledged_events_since_a_time_are_delivered_again(
     database = app.database
     database.write_now(inbox_fixture.put_ready, tpp.id, "e")
     acknowledge(database, tpp, "d", "e")
-    recent = {"client_id": tpp.client_id, "since": iso(START_MS + 60_000)}
+    recent = {"client_id": tpp.client_id, "since": iso_precise(START_MS + 60_000)}
     job = await bulk(app, action="redeliver", filter=recent)
     assert (job.done, poll_jtis(database, tpp.id)) == (1, ["e"])
-    job = await bulk(app, action="redeliver", filter={"acknowledged_since": iso(START_MS)})
+    job = await bulk(app, action="redeliver", filter={"acknowledged_since": iso_precise(START_MS)})
     assert (job.done, poll_jtis(database, tpp.id)) == (2, ["c", "d", "e"])
 
 

@@ -92,7 +92,7 @@ async def test_client_is_registered_rotated_suspended_and_resumed(app: AdminApp)
         "tls_client_auth_subject_dn": None,
         "scope": "eventpolling",
         "set_signing_alg": "PS256",
-        "created_at": "2027-01-15T08:00:00Z",
+        "created_at": "2027-01-15T08:00:00.000Z",
         "suspended_at": None,
         "last_poll_at": None,
         "removed_at": None,

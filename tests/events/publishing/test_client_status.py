@@ -1,7 +1,7 @@
 import pytest
 
 from restante.core.errors import NotFound
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.paging import PageRequest
@@ -26,7 +26,7 @@ def test_waiting_delivered_and_errored_events_are_counted(database: Database, cl
     clock.advance(30)
     first, second = database.read_now(client_status.list_page, PageRequest(100, 0)).items
     assert (first.client_id, first.waiting, first.delivered, first.errored) == (tpp.client_id, 4, 1, 2)
-    assert (first.oldest_at, first.oldest_age_seconds) == (iso(START_MS), 90.0)
+    assert (first.oldest_at, first.oldest_age_seconds) == (iso_precise(START_MS), 90.0)
     assert (second.client_id, second.waiting, second.delivered, second.errored) == (idle.client_id, 0, 0, 0)
     assert (second.oldest_at, second.oldest_age_seconds, second.last_poll_at) == (None, None, None)
     shown = database.read_now(client_status.show, tpp.client_id)
@@ -44,7 +44,7 @@ def test_pages_show_suspended_clients_and_last_polls(database: Database) -> None
     assert first.next is not None
     rest = database.read_now(client_status.list_page, PageRequest(2, first.next))
     assert [each.is_suspended for each in [*first.items, *rest.items]] == [False, True, False]
-    assert rest.items[0].last_poll_at == iso(7)
+    assert rest.items[0].last_poll_at == iso_precise(7)
 
 
 def test_status_shows_receivers(database: Database) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from restante.core.errors import Conflict, NotFound
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_precise
 from restante.database.database import Database
 from restante.database.paging import PageRequest
 from restante.events.inbox.inbox import InboxChanged
@@ -46,7 +46,7 @@ def test_dropped_event_is_not_delivered_again(database: Database, tpp: PollingCl
     database.write_now(errored_events.resolve, Resolution.drop, "a", "ada")
     assert poll_jtis(database, tpp.id) == ["c"]
     shown = database.read_now(listing.show, "a")
-    assert (shown.status, shown.finished_at, shown.err) == ("dropped", iso(START_MS), "jwtIss")
+    assert (shown.status, shown.finished_at, shown.err) == ("dropped", iso_precise(START_MS), "jwtIss")
 
 
 @pytest.mark.parametrize(("resolution", "left"), [(Resolution.release, ["a", "b", "c"]), (Resolution.drop, ["c"])])

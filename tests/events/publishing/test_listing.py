@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from restante.core.errors import NotFound
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_precise
 from restante.database.database import Database
 from restante.database.paging import PageRequest
 from restante.events.publishing import listing
@@ -67,7 +67,7 @@ def test_unsigned_event_is_shown_with_its_claims(database: Database) -> None:
     [jti] = publish(database, tpp.client_id, txn="t-1")
     shown = database.read_now(listing.show, jti)
     assert (shown.client_id, shown.txn, shown.status, shown.kid) == (tpp.client_id, "t-1", "unsigned", None)
-    assert (shown.event_types, shown.created_at) == (list(UPDATED), iso(START_MS))
+    assert (shown.event_types, shown.created_at) == (list(UPDATED), iso_precise(START_MS))
     assert (shown.claims["sub"], shown.claims["jti"]) == (SUB, jti)
     assert (shown.first_polled_at, shown.push_attempts) == (None, 0)
 
@@ -84,9 +84,12 @@ def test_event_is_shown_with_its_first_poll_and_error(database: Database, clock:
     database.write_now(inbox_fixture.deliver, tpp.id, *jtis)
     database.write_now(inbox_fixture.report_errors, tpp.id, {jtis[0]: ("jwtAud", "not for us")})
     first, second = (database.read_now(listing.show, jti) for jti in jtis)
-    assert (first.first_polled_at, second.first_polled_at) == (iso(START_MS + 10_000), iso(START_MS + 20_000))
+    assert (first.first_polled_at, second.first_polled_at) == (
+        iso_precise(START_MS + 10_000),
+        iso_precise(START_MS + 20_000),
+    )
     assert (first.status, first.err, first.err_description) == ("errored", "jwtAud", "not for us")
-    assert first.errored_at == iso(START_MS + 20_000)
+    assert first.errored_at == iso_precise(START_MS + 20_000)
     assert first.claims == {"a": 1}
 
 

@@ -5,7 +5,7 @@ import jwt
 import pytest
 
 from restante.core.errors import BadInput, Conflict, NotFound
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_precise
 from restante.database.database import Database
 from restante.events.publishing.publishing import EventsToSign
 from restante.events.signing import event_keys
@@ -135,7 +135,7 @@ def test_withdrawn_key_is_unpublished_at_once_and_its_successor_signs(database: 
     assert database.write_now(event_keys.withdraw, leaked.kid, successor, "tests") == 0
     assert (current_kid(database), published_kids(database)) == (successor.kid, [successor.kid])
     views = {view.kid: view for view in database.read_now(event_keys.list_views)}
-    assert (views[leaked.kid].status, views[leaked.kid].withdrawn_at) == ("withdrawn", iso(START_MS))
+    assert (views[leaked.kid].status, views[leaked.kid].withdrawn_at) == ("withdrawn", iso_precise(START_MS))
 
 
 def test_key_in_its_lead_replaces_a_withdrawn_key(database: Database) -> None:

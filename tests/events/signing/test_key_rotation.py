@@ -1,7 +1,7 @@
 import asyncio
 from dataclasses import replace
 
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_precise
 from restante.database.database import Database
 from restante.events.signing import event_keys
 from restante.events.signing.key_rotation import KeyRotation, RotationOptions
@@ -34,7 +34,7 @@ def test_operator_rotates_and_withdraws_keys(database: Database) -> None:
     rotation = KeyRotation(database, MASTER, OPTIONS)
     first = asyncio.run(rotation.rotate("ES256", "ada"))
     second = asyncio.run(rotation.rotate("ES256", "ada"))
-    assert (first.signs_from, second.signs_from) == (iso(START_MS), iso(START_MS + DAY * 1000))
+    assert (first.signs_from, second.signs_from) == (iso_precise(START_MS), iso_precise(START_MS + DAY * 1000))
     withdrawn = asyncio.run(rotation.withdraw(first.kid, "ada"))
     assert (withdrawn.kid, withdrawn.signed_again) == (first.kid, 0)
     assert [key["kid"] for key in database.read_now(event_keys.published_jwks)] == [second.kid]

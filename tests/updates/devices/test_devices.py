@@ -3,6 +3,7 @@ from uuid import uuid4
 import pytest
 
 from restante.core.errors import NotAllowed, NotFound
+from restante.core.iso_time import iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import Query
@@ -48,7 +49,7 @@ def test_registered_device_is_found(database: Database, user_id: int) -> None:
     assert (device.user_id, device.device_public_id) == (user_id, description.device_public_id)
     assert (device.platform, device.model, device.app_version, device.name) == ("linux", "m1", "1.0", "kiosk")
     assert device.status == "active"
-    assert device.created_at == device.updated_at == START_MS // 1000
+    assert device.created_at == device.updated_at == iso_precise(START_MS)
     assert (device.last_seen_at, device.revoked_at, device.agent_version) == (None, None, None)
 
 
@@ -62,7 +63,7 @@ def test_second_registration_keeps_the_row_and_missing_values(
     assert again.id == first.id
     assert (again.name, again.model) == ("kiosk", "m2")
     assert again.device_keyfp_b64 != first.device_keyfp_b64
-    assert (again.created_at, again.updated_at) == (first.created_at, first.updated_at + 5)
+    assert (again.created_at, again.updated_at) == (iso_precise(START_MS), iso_precise(START_MS + 5000))
 
 
 def test_same_public_id_of_two_users_is_two_devices(database: Database, user_id: int) -> None:
@@ -99,7 +100,7 @@ def test_revocation_is_final_and_counted_once(database: Database, clock: ManualC
     clock.advance(7)
     revoked = database.write_now(devices.revoke, device.id, user_id)
     assert revoked.status == "revoked"
-    assert revoked.revoked_at == START_MS // 1000 + 7
+    assert revoked.revoked_at == iso_precise(START_MS + 7000)
     assert DeviceRevoked(device.id) in commit_events
     assert database.read_now(revocation_counter.current) == before + 1
     clock.advance(7)

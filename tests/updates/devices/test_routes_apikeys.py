@@ -3,6 +3,7 @@ from typing import Any
 import httpx
 import pytest
 
+from restante.core.iso_time import iso_precise
 from restante.identity.callers import Role
 from tests.identity.people_and_devices import add_device
 from tests.updates.auth_app import AuthApp, SignedInPerson, code_of, field_named, registration
@@ -29,14 +30,14 @@ def client_with(app: AuthApp, key: dict[str, Any]) -> httpx.AsyncClient:
 
 async def test_key_registers_and_lists_devices_of_its_user(app: AuthApp, person: SignedInPerson) -> None:
     key = await created(person, **FIELD_REQUEST)
-    now = app.clock.now_ms // 1000
+    now_ms = app.clock.now_ms
     assert key == {
         "id": key["id"],
         "user_id": person.user_id,
         "name": "device-apikey-1",
         "role": "operator",
-        "created_at": now,
-        "expires_at": now + 2592000,
+        "created_at": iso_precise(now_ms),
+        "expires_at": iso_precise(now_ms + 2_592_000_000),
         "revoked_at": None,
         "token": key["token"],
         "expires_in_seconds": 2592000,

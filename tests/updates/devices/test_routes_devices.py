@@ -1,6 +1,7 @@
 import httpx
 import pytest
 
+from restante.core.iso_time import iso_precise
 from restante.identity.callers import Role
 from tests.identity.people_and_devices import add_device
 from tests.updates.auth_app import AuthApp, SignedInPerson, code_of, field_named
@@ -80,7 +81,7 @@ async def test_revocation_ends_every_token(app: AuthApp, person: SignedInPerson,
         response = await person.client.request(method, f"{person.devices}/{device['id']}{suffix}")
         assert response.status_code == 200
         assert response.json()["data"]["status"] == "revoked"
-        assert response.json()["data"]["revoked_at"] == app.clock.now_ms // 1000
+        assert response.json()["data"]["revoked_at"] == iso_precise(app.clock.now_ms)
     assert code_of(await app.who(session["access_token"])) == (403, 5022)
     refreshed = await person.client.post("/auth/refresh", json={"refresh_token": session["refresh_token"]})
     assert code_of(refreshed) == (403, 5022)

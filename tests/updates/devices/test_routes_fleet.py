@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from restante.core.iso_time import iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.external.external_database import ExternalDatabase
@@ -148,7 +149,7 @@ async def test_only_failed_rows_are_retried(client: httpx.AsyncClient, database:
 async def test_poll_boost_is_started_shown_and_stopped(client: httpx.AsyncClient) -> None:
     assert (await data_of(client, "/apiv1/poll-boost"))["active"] is False
     started = await client.put("/apiv1/poll-boost", json={"for_seconds": 60, "interval_seconds": 5})
-    assert started.json()["data"] == {"active": True, "until": START_MS / 1000 + 60, "interval_seconds": 5}
+    assert started.json()["data"] == {"active": True, "until": iso_precise(START_MS + 60_000), "interval_seconds": 5}
     assert await data_of(client, "/apiv1/poll-boost") == started.json()["data"]
     assert (await client.delete("/apiv1/poll-boost")).status_code == 204
     assert (await data_of(client, "/apiv1/poll-boost"))["active"] is False

@@ -6,6 +6,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from restante.core.iso_time import iso_precise
 from restante.identity.callers import Role
 from restante.identity.devices import registration_codes
 from restante.updates.devices import devices
@@ -38,8 +39,8 @@ async def test_device_registers_itself(app: AuthApp) -> None:
         "name": "kiosk",
         "status": "active",
         "device_keyfp_b64": base64.b64encode(hashlib.blake2b(key, digest_size=32).digest()).decode(),
-        "created_at": app.clock.now_ms // 1000,
-        "updated_at": app.clock.now_ms // 1000,
+        "created_at": iso_precise(app.clock.now_ms),
+        "updated_at": iso_precise(app.clock.now_ms),
         "last_seen_at": None,
         "revoked_at": None,
         "agent_version": None,

@@ -136,7 +136,7 @@ async def test_last_poll_and_lag_are_shown_before_they_are_written(fleet_api: Fl
     await fleet_api.poll_as(device, first)
     shown = await fleet_api.get(path)
     delivery = shown["delivery"]
-    assert shown["last_seen_at"] == (START_MS + 15_000) // 1000
+    assert shown["last_seen_at"] == iso_precise(START_MS + 15_000)
     assert (delivery["cursor"], delivery["lag_signals"], delivery["lag_seconds"]) == (first, 2, 10.0)
     assert (delivery["last_poll_at"], delivery["is_overdue"]) == (iso_precise(START_MS + 15_000), False)
     (listed,) = (await fleet_api.get("/apiv1/devices"))["items"]

@@ -1,4 +1,4 @@
-"""Which devices a filter selects, in pages, counts and ids."""
+"""Which devices a filter selects, in pages and ids."""
 
 from typing import Any
 
@@ -6,11 +6,12 @@ import pytest
 
 from restante.core.errors import BadInput
 from restante.database.database import Database
+from restante.database.long_counts import count_now
 from restante.identity.grants import AllowedIds
 from restante.updates.devices import devices, notifications
 from restante.updates.fleet import index_reader, selection
 from restante.updates.fleet.device_filter import parse_object
-from restante.updates.fleet.selection import Count
+from restante.updates.fleet.fleet_counts import Count, FleetCounting
 from tests.conftest import START_MS, ManualClock
 from tests.updates.fleet.fleet_fixture import DescribedFleet
 
@@ -76,7 +77,7 @@ def test_scope_limits_every_selection(fleet: DescribedFleet, database: Database)
     assert fleet.ids(only_own, user_id=fleet.other_id) == []
     assert fleet.ids(only_own, name="foreign") == []
     everything = parse_object({})
-    assert database.read_now(selection.count, everything, only_own) == Count(3, True)
+    assert database.read_now(count_now, FleetCounting(everything, only_own)).total == Count(3, True)
     assert database.read_now(selection.ids_after, everything, own[0], 10, only_own).ids == own[1:]
     assert not database.read_now(selection.matches, everything, foreign, only_own)
     assert database.read_now(selection.matches, everything, foreign, both)
@@ -109,17 +110,6 @@ def test_page_is_stable_while_devices_are_added(fleet: DescribedFleet) -> None:
     fleet.add("new", "x")
     second = fleet.page(first.next, 2, tag="x")
     assert [row.id for row in (*first.items, *second.items)] == added
-
-
-def test_counts_end_at_their_bound(fleet: DescribedFleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(4):
-        fleet.add(f"d{number}", "x", platform="linux")
-    counts = fleet.database.read_now(selection.counts, parse_object({"tag": "x"}))
-    assert (counts.total, counts.status["active"], counts.overdue) == (Count(4, True), Count(4, True), Count(0, True))
-    monkeypatch.setattr(selection, "COUNT_MAX", 3)
-    monkeypatch.setattr(selection, "COUNT_SCAN", 3)
-    assert fleet.database.read_now(selection.count, parse_object({"tag": "x"})) == Count(3, False)
-    assert fleet.database.read_now(selection.count, parse_object({"tag": "x", "platform": "linux"})) == Count(3, False)
 
 
 @pytest.mark.parametrize("after", ["x", "W10", "é", "WyJuYW1lXzAiLDEsMV0", "x" * 3000, "WyJ0YWdfMF8wIixudWxsLDFd"])

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from restante.core.errors import BadInput, Conflict, NotFound
+from restante.core.iso_time import iso_precise
 from restante.database.paging import PageRequest
 from restante.updates.install import install_configs
-from restante.updates.install.install_configs import ConfigEdit, InstallConfig
+from restante.updates.install.install_configs import ConfigEdit, InstallConfigView
 from restante.updates.install.install_items import checked_installs
 from tests.conftest import START_MS, ManualClock
 from tests.updates.updates_fixture import DeviceFleet, EmitRefused, FleetDevice, refuse_to_emit
@@ -17,7 +18,7 @@ from tests.updates.updates_fixture import DeviceFleet, EmitRefused, FleetDevice,
 ALL = PageRequest(500, 0)
 
 
-def put(fleet: DeviceFleet, device: FleetDevice, *ids: str, **edit: Any) -> InstallConfig:
+def put(fleet: DeviceFleet, device: FleetDevice, *ids: str, **edit: Any) -> InstallConfigView:
     checked = checked_installs([{"id": id, "type": "exec"} for id in ids])
     config_edit = ConfigEdit(fleet.user_id, device.id, "ann", **edit)
     return fleet.database.write_now(install_configs.put, fleet.emit, config_edit, checked, f"after {ids}")
@@ -35,7 +36,7 @@ def test_each_put_creates_the_next_version(fleet: DeviceFleet, device: FleetDevi
     assert (first.version, second.version) == (1, 2)
     assert first.id == second.id
     assert fleet.database.read_now(install_configs.current, device.id) == second
-    assert (second.created_at, second.updated_at) == (START_MS // 1000, START_MS // 1000 + 10)
+    assert (second.created_at, second.updated_at) == (iso_precise(START_MS), iso_precise(START_MS + 10_000))
     assert (second.user_device_id, second.updated_by) == (device.id, "ann")
 
 
@@ -124,7 +125,7 @@ def test_history_has_every_version(fleet: DeviceFleet, device: FleetDevice, cloc
         (1, "begin", "ann"),
         (2, None, "ann"),
     ]
-    assert [entry.created_at for entry in page.items] == [START_MS // 1000, START_MS // 1000 + 5]
+    assert [entry.created_at for entry in page.items] == [iso_precise(START_MS), iso_precise(START_MS + 5000)]
     assert page.items[1].installs_hash == second.installs_hash
 
 

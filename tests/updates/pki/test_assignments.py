@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from restante.core.errors import Conflict, NotFound
+from restante.core.iso_time import iso_precise
 from restante.database.paging import PageRequest
 from restante.updates.pki import assignments, certificates
 from restante.updates.pki.assignments import WrapsPending
@@ -29,7 +30,7 @@ def test_assignment_stores_the_sentinel_and_wakes_the_wrap_worker(fleet: DeviceF
     device, certificate = fleet.add_device(), fleet.add_certificate()
     assigned = assign(fleet, device, certificate.id)
     assert (assigned.wrap_status, assigned.wrap_alg) == ("pending", "x25519")
-    assert assigned.assigned_at == START_MS // 1000
+    assert assigned.assigned_at == iso_precise(START_MS)
     row = fleet.query("SELECT * FROM cert_record_devices")[0]
     assert (row["enc_data_key"], row["device_keyfp"], row["wrap_alg"]) == (bytes(48), device.keyfp, "x25519")
     assert WrapsPending() in commit_events

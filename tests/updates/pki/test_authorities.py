@@ -5,6 +5,7 @@ import pytest
 from cryptography import x509
 
 from restante.core.errors import Conflict, NotFound
+from restante.core.iso_time import iso_precise
 from restante.database.paging import PageRequest
 from restante.updates.pki import authorities
 from restante.updates.pki.crypto.sealing import AUTHORITY_KEY_PURPOSE
@@ -22,7 +23,7 @@ def test_authority_is_shown_with_its_facts(fleet: DeviceFleet) -> None:
     ca = fleet.add_authority(valid_days=7, curve_name="P-384", common_name="Root")
     assert (ca.status, ca.algorithm, ca.key_size, ca.curve_name) == ("active", "ECDSA", 384, "P-384")
     assert (ca.valid_days, ca.common_name, ca.devices_count) == (7, "Root", 0)
-    assert (ca.not_before, ca.not_after) == (START_MS // 1000, START_MS // 1000 + 7 * 86400)
+    assert (ca.not_before, ca.not_after) == (iso_precise(START_MS), iso_precise(START_MS + 7 * 86_400_000))
     certificate = x509.load_pem_x509_certificate(ca.ca_certificate_pem.encode())
     assert int(ca.serial_number.replace(":", ""), 16) == certificate.serial_number
     assert fleet.database.read_now(authorities.get, fleet.user_id, ca.id) == ca
@@ -125,7 +126,7 @@ def test_revocation_unassigns_from_every_device(fleet: DeviceFleet) -> None:
         assign(fleet, device.id, ca.id)
     fleet.revoke_device(gone)
     revoked = fleet.database.write_now(authorities.revoke, fleet.emit, fleet.user_id, ca.id)
-    assert (revoked.status, revoked.revoked_at, revoked.devices_count) == ("revoked", START_MS // 1000, 0)
+    assert (revoked.status, revoked.revoked_at, revoked.devices_count) == ("revoked", iso_precise(START_MS), 0)
     signal_types = [fleet.signal_types(device) for device in (one, two, gone, never)]
     assert signal_types == [["ca.assigned", "ca.unassigned"]] * 2 + [["ca.assigned"], []]
     with pytest.raises(NotFound):

@@ -1,6 +1,7 @@
 import pytest
 
 from restante.core.errors import BadInput, NotFound
+from restante.core.iso_time import iso_precise
 from restante.database.paging import PageRequest
 from restante.updates.pki import assignments, certificates
 from tests.conftest import START_MS, ManualClock
@@ -12,7 +13,7 @@ def test_new_record_is_pending(fleet: DeviceFleet) -> None:
     made = fleet.add_certificate(account.id, "a.example", "b.example")
     assert (made.status, made.domain_name, made.sans) == ("pending", "a.example", ["a.example", "b.example"])
     assert (made.acct_id, made.serial, made.issuer, made.not_after) == (account.id, None, None, None)
-    assert (made.certificate_pem, made.devices_count, made.created_at) == (None, 0, START_MS // 1000)
+    assert (made.certificate_pem, made.devices_count, made.created_at) == (None, 0, iso_precise(START_MS))
 
 
 def test_account_must_belong_to_the_user(fleet: DeviceFleet) -> None:
@@ -49,7 +50,7 @@ def test_certificates_are_listed_in_pages_with_their_state(fleet: DeviceFleet) -
     assert seen == [(ids[0], "issued", 1), (ids[1], "revoked", 0)]
     assert page.next == ids[1]
     assert page.items[0].issuer == "CN=Workshop CA"
-    assert page.items[0].not_before == START_MS // 1000
+    assert page.items[0].not_before == iso_precise(START_MS)
 
 
 def test_revoked_device_is_not_counted(fleet: DeviceFleet) -> None:
@@ -67,7 +68,7 @@ def test_revocation_signals_active_devices_and_drops_the_keys(fleet: DeviceFleet
         fleet.database.write_now(assignments.assign, fleet.user_id, device.id, certificate.id)
     fleet.revoke_device(gone)
     revoked = fleet.database.write_now(certificates.revoke, fleet.emit, fleet.user_id, certificate.id)
-    assert (revoked.status, revoked.revoked_at, revoked.devices_count) == ("revoked", START_MS // 1000, 0)
+    assert (revoked.status, revoked.revoked_at, revoked.devices_count) == ("revoked", iso_precise(START_MS), 0)
     for device in (one, two):
         ref = {"cert_id": certificate.id}
         assert fleet.signals(device) == [

@@ -2,6 +2,7 @@ import pytest
 from cryptography import x509
 
 from restante.core.errors import Conflict, NotFound, Unprocessable
+from restante.core.iso_time import iso_precise
 from restante.updates.pki import accounts, assignments, authorities, certificates, issuing
 from restante.updates.pki.crypto.sealing import DATA_KEY_PURPOSE
 from tests.conftest import START_MS, ManualClock
@@ -18,7 +19,7 @@ def test_first_issue_sends_no_signal(fleet: DeviceFleet) -> None:
     fleet.database.write_now(assignments.assign, fleet.user_id, device.id, certificate.id)
     issued = fleet.issue(certificate.id, 3600)
     assert issued.status == "issued"
-    assert (issued.not_before, issued.not_after) == (START_MS // 1000, START_MS // 1000 + 3600)
+    assert (issued.not_before, issued.not_after) == (iso_precise(START_MS), iso_precise(START_MS + 3_600_000))
     assert issued.certificate_pem is not None
     leaf = x509.load_pem_x509_certificate(issued.certificate_pem.encode())
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -38,7 +39,7 @@ def test_renewal_has_new_keys_and_signals_active_devices(fleet: DeviceFleet, clo
     assert second.serial != first.serial
     assert second.certificate_pem != first.certificate_pem
     assert data_key(fleet) != first_key
-    assert second.not_before == START_MS // 1000 + 60
+    assert second.not_before == iso_precise(START_MS + 60_000)
     ref = {"cert_id": certificate.id, "serial": second.serial}
     for device in (one, two):
         assert fleet.signals(device) == [{"type": "cert.renewed", "ref": ref}]

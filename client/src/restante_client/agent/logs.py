@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import time
+from datetime import datetime, timezone
 from typing import Any, TextIO
+
+from restante_client.agent.times import rfc3339
 
 FIELDS = "agent_fields"
 
@@ -45,9 +47,8 @@ class JsonFormatter(logging.Formatter):
         self._program = program
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, Any] = {
-            "time": f"{moment}.{int(record.msecs):03d}Z",
+            "time": rfc3339(datetime.fromtimestamp(record.created, timezone.utc)),
             "level": record.levelname.lower(),
             "program": self._program,
             "event": record.getMessage(),

@@ -103,15 +103,15 @@ class NewKeyView(TypedDict, total=False):
 
 
 class ApiKeyView(TypedDict, total=False):
-    """A key without its secret; times in seconds since the epoch."""
+    """A key without its secret."""
 
     id: int
     user_id: int
     name: str
     role: str
-    created_at: int
-    expires_at: int | None
-    revoked_at: int | None
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
 
 
 class ApiKeyViewPage(TypedDict, total=False):
@@ -136,9 +136,9 @@ class CreatedApiKey(TypedDict, total=False):
     user_id: int
     name: str
     role: str
-    created_at: int
-    expires_at: int | None
-    revoked_at: int | None
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
     token: str
     expires_in_seconds: int | None
 

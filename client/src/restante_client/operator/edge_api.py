@@ -67,10 +67,11 @@ class MinerPage(TypedDict, total=False):
 
 
 class StateCounts(TypedDict, total=False):
-    """How many items match the filter, and how many of these are in each state."""
+    """How many items match the filter, and how many of these are in each state; and when they were counted."""
 
     total: ItemCount
     states: dict[str, Any]
+    counted_at: str
 
 
 class ItemCount(TypedDict, total=False):

@@ -52,7 +52,7 @@ class FleetPage(TypedDict, total=False):
 
 
 class Device(TypedDict, total=False):
-    """A device in the wire format; times in seconds since the epoch."""
+    """A device in the wire format."""
 
     id: int
     user_id: int
@@ -63,10 +63,10 @@ class Device(TypedDict, total=False):
     name: str
     status: Literal["active", "revoked"]
     device_keyfp_b64: str
-    created_at: int
-    updated_at: int
-    last_seen_at: int | None
-    revoked_at: int | None
+    created_at: str
+    updated_at: str
+    last_seen_at: str | None
+    revoked_at: str | None
     agent_version: str | None
 
 
@@ -89,10 +89,10 @@ class DeviceDetail(TypedDict, total=False):
     name: str
     status: Literal["active", "revoked"]
     device_keyfp_b64: str
-    created_at: int
-    updated_at: int
-    last_seen_at: int | None
-    revoked_at: int | None
+    created_at: str
+    updated_at: str
+    last_seen_at: str | None
+    revoked_at: str | None
     agent_version: str | None
     tags: list[str]
     delivery: Delivery
@@ -149,12 +149,15 @@ class TokenPair(TypedDict, total=False):
 
 
 class Counts(TypedDict, total=False):
-    """How many devices match the filter, and how many of these have each status and each state of their config."""
+    """How many devices match the filter, and how many of these have each status and each state of their config; and
+    when they were counted.
+    """
 
     total: Count
     status: dict[str, Any]
     config: dict[str, Any]
     overdue: Count
+    counted_at: str
 
 
 class Count(TypedDict, total=False):
@@ -285,7 +288,9 @@ class JobView(TypedDict, total=False):
     outcomes: dict[str, Any] | None
 
 
-class InstallConfig(TypedDict, total=False):
+class InstallConfigView(TypedDict, total=False):
+    """The config for operators."""
+
     id: int
     user_device_id: int
     version: int
@@ -294,8 +299,8 @@ class InstallConfig(TypedDict, total=False):
     installs_hash: str | None
     after_update_script: str | None
     updated_by: str | None
-    created_at: int
-    updated_at: int
+    created_at: str
+    updated_at: str
 
 
 class ConfigVersion(TypedDict, total=False):
@@ -305,7 +310,7 @@ class ConfigVersion(TypedDict, total=False):
     installs_hash: str | None
     change_note: str | None
     changed_by: str
-    created_at: int
+    created_at: str
 
 
 class ConfigVersionPage(TypedDict, total=False):
@@ -320,7 +325,7 @@ class ConfigVersionDetail(TypedDict, total=False):
     installs_hash: str | None
     change_note: str | None
     changed_by: str
-    created_at: int
+    created_at: str
     installs: Any
     after_update_script: str | None
 
@@ -338,13 +343,13 @@ class OutboxRow(TypedDict, total=False):
     payload: str
     status: str
     attempts: int
-    next_attempt_at: int | None
+    next_attempt_at: str | None
     claimed_by: str | None
-    claimed_at: int | None
-    lock_expires_at: int | None
+    claimed_at: str | None
+    lock_expires_at: str | None
     failure_reason: str | None
-    created_at: int
-    delivered_at: int | None
+    created_at: str
+    delivered_at: str | None
     source: str
 
 
@@ -356,10 +361,11 @@ class OutboxRowPage(TypedDict, total=False):
 
 
 class StateCounts(TypedDict, total=False):
-    """How many items match the filter, and how many of these are in each state."""
+    """How many items match the filter, and how many of these are in each state; and when they were counted."""
 
     total: ItemCount
     states: dict[str, Any]
+    counted_at: str
 
 
 class ItemCount(TypedDict, total=False):
@@ -525,7 +531,7 @@ class LaggardPage(TypedDict, total=False):
 
 class PollBoostView(TypedDict, total=False):
     active: bool
-    until: float | None
+    until: str | None
     interval_seconds: int | None
 
 
@@ -881,9 +887,9 @@ class BlockingDevices(BlockingNoun[Devices]):
 
 
 class Configs(Noun):
-    async def get(self, user_id: int, device_id: int) -> InstallConfig:
+    async def get(self, user_id: int, device_id: int) -> InstallConfigView:
         """Show the device's install config."""
-        found: InstallConfig = await self.call(
+        found: InstallConfigView = await self.call(
             "GET",
             f"/apiv1/users/{self.quoted(user_id)}/devices/{self.quoted(device_id)}/install-config",
             is_wrapped=True,
@@ -898,9 +904,9 @@ class Configs(Noun):
         installs: Sequence[Mapping[str, Any]],
         change_note: str | UnsetType | None = UNSET,
         after_update_script: str | UnsetType | None = UNSET,
-    ) -> InstallConfig:
+    ) -> InstallConfigView:
         """Replace the device's install config."""
-        found: InstallConfig = await self.call(
+        found: InstallConfigView = await self.call(
             "PUT",
             f"/apiv1/users/{self.quoted(user_id)}/devices/{self.quoted(device_id)}/install-config",
             body=as_body(installs=installs, change_note=change_note, after_update_script=after_update_script),
@@ -939,9 +945,9 @@ class Configs(Noun):
 
     async def restore(
         self, user_id: int, device_id: int, *, version: int, change_note: str | UnsetType | None = UNSET
-    ) -> InstallConfig:
+    ) -> InstallConfigView:
         """Restore an old version."""
-        found: InstallConfig = await self.call(
+        found: InstallConfigView = await self.call(
             "POST",
             f"/apiv1/users/{self.quoted(user_id)}/devices/{self.quoted(device_id)}/install-config/restore",
             body=as_body(version=version, change_note=change_note),

@@ -27,12 +27,12 @@ class Certificate(TypedDict, total=False):
     status: str
     serial: str | None
     issuer: str | None
-    not_before: int | None
-    not_after: int | None
+    not_before: str | None
+    not_after: str | None
     devices_count: int
-    created_at: int
-    updated_at: int
-    revoked_at: int | None
+    created_at: str
+    updated_at: str
+    revoked_at: str | None
 
 
 class CertificatePage(TypedDict, total=False):
@@ -55,12 +55,12 @@ class CertificateDetail(TypedDict, total=False):
     status: str
     serial: str | None
     issuer: str | None
-    not_before: int | None
-    not_after: int | None
+    not_before: str | None
+    not_after: str | None
     devices_count: int
-    created_at: int
-    updated_at: int
-    revoked_at: int | None
+    created_at: str
+    updated_at: str
+    revoked_at: str | None
     certificate_pem: str | None
     chain_pem: str | None
 
@@ -75,7 +75,7 @@ class CertificateAssignment(TypedDict, total=False):
     wrap_status: str
     wrap_alg: str
     device_keyfp_b64: str
-    assigned_at: int
+    assigned_at: str
 
 
 class CertificateAssignmentPage(TypedDict, total=False):
@@ -95,12 +95,12 @@ class Authority(TypedDict, total=False):
     curve_name: str | None
     serial_number: str
     valid_days: int
-    not_before: int
-    not_after: int
+    not_before: str
+    not_after: str
     key_usage: str | None
     ca_certificate_pem: str
-    created_at: int
-    revoked_at: int | None
+    created_at: str
+    revoked_at: str | None
     devices_count: int
 
 
@@ -119,7 +119,7 @@ class AuthorityAssignment(TypedDict, total=False):
     ca_id: int
     ca_name: str
     serial: str
-    assigned_at: int
+    assigned_at: str
 
 
 class AuthorityAssignmentPage(TypedDict, total=False):
@@ -139,7 +139,7 @@ class Account(TypedDict, total=False):
     leaf_key_algorithm: str | None
     leaf_ec_curve: str | None
     leaf_rsa_bits: int | None
-    created_at: int
+    created_at: str
 
 
 class AccountPage(TypedDict, total=False):

@@ -1,7 +1,7 @@
 """Times as people type and read them (`--since 1h`, `3 min ago`), and as programs read them (RFC 3339 in UTC).
 
-The API has times of three kinds, which its specifications fix: text, seconds and milliseconds since the epoch. Here all
-become one. A number is in milliseconds if it would otherwise be a time thousands of years away.
+The API has times as text, and, where a specification fixes it, in milliseconds since the epoch; profiles have seconds.
+Here all become one. A number is in milliseconds if it would otherwise be a time thousands of years away.
 """
 
 import re
@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from restante.core.errors import BadInput
+from restante.core.iso_time import iso_precise
 
 MILLISECONDS_FROM = 10**11
 _DURATION = re.compile(r"(\d{1,9})\s*(s|m|h|d|w)")
@@ -37,7 +38,7 @@ def moment(value: object) -> datetime | None:
 
 
 def rfc3339(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return iso_precise(round(time.timestamp() * 1000))
 
 
 def relative(time: datetime, now: datetime) -> str:

@@ -6,7 +6,8 @@ import typer
 
 from restante.cli.database import load_settings, open_database, open_database_for
 from restante.cli.options import DataOption, JsonOption
-from restante.cli.output import format_time, print_items, print_result
+from restante.cli.output import print_items, print_result
+from restante.core.iso_time import iso_precise
 from restante.database.database import Database
 from restante.identity import signing_keys
 from restante.identity.master_key import NEXT_VARIABLE, VARIABLE, MasterKey, MasterKeyError, MasterKeySource
@@ -25,7 +26,7 @@ def list_keys(data: DataOption = None, json: JsonOption = False) -> None:
         keys = database.read_now(signing_keys.list_verifying)
     print_items(
         keys,
-        {"key": "kid", "verifies until": lambda key: format_time(key.verifies_until) or "further notice"},
+        {"key": "kid", "verifies until": lambda key: iso_precise(key.verifies_until) or "further notice"},
         json,
         when_empty="No keys yet: the server makes the first one when it starts.",
         json_value=[{"kid": key.kid, "verifies_until": key.verifies_until} for key in keys],

@@ -7,7 +7,8 @@ import typer
 
 from restante.cli.database import load_settings
 from restante.cli.options import DataOption, JsonOption
-from restante.cli.output import Columns, format_time, print_items, print_json, print_result
+from restante.cli.output import Columns, print_items, print_json, print_result
+from restante.core.iso_time import iso_precise
 from restante.database import migrate
 from restante.database.migrate import Migration
 from restante.server.config.settings import Settings
@@ -26,7 +27,7 @@ class _Status:
 _COLUMNS: Columns = {
     "number": lambda status: f"{status.migration.number:04}",
     "name": "migration.name",
-    "applied": lambda status: format_time(status.at) or "lacking",
+    "applied": lambda status: iso_precise(status.at) or "lacking",
 }
 
 

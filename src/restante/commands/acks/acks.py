@@ -50,7 +50,7 @@ from restante.core.commands.ack import (
 )
 from restante.core.commands.command_states import TERMINAL, Event, State
 from restante.core.errors import BadInput, RestanteError
-from restante.core.iso_time import iso_not_before
+from restante.core.iso_time import iso_whole_seconds
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 from restante.database.writer.batching import BatchOperation
@@ -399,5 +399,5 @@ def _write(conn: Connection, trail: AuditTrail, changes: _Changes, ends: ChainEn
 
 
 def _response(command_id: str, state: State, next_attempt_at: int | None, code: str | None) -> AckResponse:
-    at = None if next_attempt_at is None else iso_not_before(next_attempt_at)
+    at = None if next_attempt_at is None else iso_whole_seconds(next_attempt_at, is_rounded_up=True)
     return AckResponse("ok", command_id, state.value, code is not None, code, None, at)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from restante.commands.audit.audit_trail import AuditEntry
-from restante.core.iso_time import iso
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 
@@ -35,8 +35,8 @@ class RepeatedReport(msgspec.Struct, frozen=True):
     device_id: int
     kind: str
     count: int
-    first_at: str
-    last_at: str
+    first_at: Timestamp
+    last_at: Timestamp
 
 
 def count_reports(conn: Connection, reports: Iterable[Report]) -> list[AuditEntry]:
@@ -58,6 +58,8 @@ def count_reports(conn: Connection, reports: Iterable[Report]) -> list[AuditEntr
 def reports_of(conn: Connection, command_id: str) -> list[RepeatedReport]:
     """The reports on a command that came more than once."""
     return [
-        RepeatedReport(row["device_id"], row["kind"], row["count"], iso(row["first_at"]), iso(row["last_at"]))
+        RepeatedReport(
+            row["device_id"], row["kind"], row["count"], iso_precise(row["first_at"]), iso_precise(row["last_at"])
+        )
         for row in conn.all(SQL.repeated, command_id=command_id, limit=SHOWN_MAX)
     ]

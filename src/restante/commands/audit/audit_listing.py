@@ -7,7 +7,7 @@ import msgspec
 
 from restante.core.commands.command_states import Event
 from restante.core.decoding import INT64_MAX
-from restante.core.iso_time import iso_precise
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, read_page
 from restante.database.queries import queries_beside
@@ -20,7 +20,7 @@ class AuditView(msgspec.Struct, frozen=True):
     id: int
     site_id: int
     n: int
-    at: str
+    at: Timestamp
     actor: str
     event: str
     command_id: str | None

@@ -12,7 +12,7 @@ from restante.commands.audit.audit_trail import AuditEntry, AuditTrail
 from restante.core.commands.ack import AckVerdict, CommandSnapshot, holds_lease, nonce_matches
 from restante.core.commands.command_states import TERMINAL, State
 from restante.core.errors import RestanteError
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_whole_seconds
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 from restante.identity.callers import CollectorCaller
@@ -56,7 +56,7 @@ def extend_lease(
     if entries:
         trail.record_all(conn, entries)
     seconds = (until - conn.now_ms) // 1000
-    return LeaseExtension("ok", command_id, state, command.attempt, iso(until), seconds)
+    return LeaseExtension("ok", command_id, state, command.attempt, iso_whole_seconds(until), seconds)
 
 
 def _verdict(

@@ -14,7 +14,7 @@ from restante.commands.lifecycle.command_types import COMMAND_TYPES
 from restante.commands.lifecycle.secret_params import with_secrets
 from restante.commands.sites.collectors import SecretBox
 from restante.core.commands.canonical import SIG_ENCODING, SIG_VERSION
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_whole_seconds
 
 _params = msgspec.json.Decoder(dict[str, object])
 
@@ -71,7 +71,11 @@ def build_poll_response(result: ClaimResult, box: SecretBox, lease_seconds: int)
     commands = [_polled_command(row, box, secret, lease_seconds) for row in result.commands]
     for_one_miner = sum(command.miner_id is not None for command in commands)
     return CommandPollResponse(
-        commands, for_one_miner, len(commands) - for_one_miner, result.rate_limited_count, iso(result.now_ms)
+        commands,
+        for_one_miner,
+        len(commands) - for_one_miner,
+        result.rate_limited_count,
+        iso_whole_seconds(result.now_ms),
     )
 
 
@@ -80,12 +84,12 @@ def _polled_command(row: DispatchedCommand, box: SecretBox, secret: str | None, 
         command_id=row.command_id,
         command_type=row.command_type,
         dedupe_key=row.dedupe_key,
-        expires_at=iso(row.expires_at),
+        expires_at=iso_whole_seconds(row.expires_at),
         miner_id=row.miner_id,
         nonce=row.nonce,
         params=with_secrets(box, _params.decode(row.params), row.sealed_params),
         priority=row.priority,
-        signed_at=iso(row.signed_at),
+        signed_at=iso_whole_seconds(row.signed_at),
         site_id=row.site_id,
         zone_id=row.zone_id,
     )
@@ -108,6 +112,6 @@ def _polled_command(row: DispatchedCommand, box: SecretBox, secret: str | None, 
         attempt=row.attempt,
         retry_count=row.retry_count,
         max_retries=row.max_retries,
-        lease_until=iso(row.lease_until),
+        lease_until=iso_whole_seconds(row.lease_until),
         lease_duration_sec=lease_seconds,
     )

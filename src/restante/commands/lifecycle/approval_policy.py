@@ -13,7 +13,7 @@ from restante.commands.audit.audit_trail import ROOT_CHAIN, AuditEntry, AuditTra
 from restante.commands.lifecycle import makers
 from restante.commands.lifecycle.approval import ApprovalRules
 from restante.commands.lifecycle.command_types import standard_type
-from restante.core.iso_time import iso
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.queries import Query, queries_beside
 
@@ -37,7 +37,7 @@ class StoredPolicy(msgspec.Struct, frozen=True):
     command_types: list[str]
     miners_from: int | None
     window_seconds: int
-    changed_at: str | None
+    changed_at: Timestamp | None
     changed_by: str | None
 
 
@@ -54,7 +54,7 @@ def show(conn: Connection, initial: ApprovalRules) -> StoredPolicy:
         policy.command_types,
         policy.miners_from,
         policy.window_seconds,
-        None if row is None else iso(row["changed_at"]),
+        None if row is None else iso_precise(row["changed_at"]),
         None if row is None else row["changed_by"],
     )
 

@@ -33,7 +33,7 @@ from restante.commands.sites.collectors import SecretBox
 from restante.core.commands.canonical import canonical_json
 from restante.core.commands.command_states import Event, State
 from restante.core.errors import BadInput, Unavailable
-from restante.core.iso_time import iso
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 
@@ -91,8 +91,8 @@ class Created(msgspec.Struct, frozen=True):
     miner_count: int
     command_type: str
     priority: int
-    created_at: str
-    expires_at: str
+    created_at: Timestamp
+    expires_at: Timestamp
     dedupe_key: str | None
 
 
@@ -293,7 +293,7 @@ def _insert(conn: Connection, trail: AuditTrail, columns: dict[str, Any]) -> Non
 
 def _created(columns: dict[str, Any], targets: _Targets) -> Created:
     shown = {name: columns[name] for name in Created.__struct_fields__ if name in columns}
-    times = {name: iso(columns[name]) for name in ("created_at", "expires_at")}
+    times = {name: iso_precise(columns[name]) for name in ("created_at", "expires_at")}
     return Created(**{**shown, **times}, miner_count=targets.miner_count)
 
 

@@ -17,7 +17,7 @@ from restante.commands.dispatch.claims import ClaimOptions
 from restante.commands.dispatch.rate_limits import RateRules
 from restante.commands.errors import CommandNotFound
 from restante.core.commands.command_states import LEASED, TERMINAL, State
-from restante.core.iso_time import iso, iso_not_before, iso_or_none
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 
@@ -40,21 +40,21 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     waiting_for: WaitingFor
     sentence: str
-    until: str | None
-    expires_at: str
+    until: Timestamp | None
+    expires_at: Timestamp
     approval_needed: bool = False
     lease_owner: int | None = None
     lease_owner_name: str | None = None
-    lease_until: str | None = None
+    lease_until: Timestamp | None = None
     attempt: int
     retry_count: int
     max_retries: int
-    next_attempt_at: str | None = None
+    next_attempt_at: Timestamp | None = None
     miner_command_id: str | None = None
     rate_limit: int | None = None
     rate_window_sec: int | None = None
-    rate_window_frees_at: str | None = None
-    collector_last_seen_at: str | None = None
+    rate_window_frees_at: Timestamp | None = None
+    collector_last_seen_at: Timestamp | None = None
     ahead: int | None = None
     result_code: str | None = None
     superseded_by: str | None = None
@@ -77,8 +77,8 @@ def explain(conn: Connection, trail: AuditTrail, options: ClaimOptions, command_
         status=row["status"],
         waiting_for=reason.waiting_for,
         sentence=reason.sentence,
-        until=None if reason.until_ms is None else iso_not_before(reason.until_ms),
-        expires_at=iso(row["expires_at"]),
+        until=iso_precise(reason.until_ms),
+        expires_at=iso_precise(row["expires_at"]),
         attempt=row["attempt"],
         retry_count=row["retry_count"],
         max_retries=row["max_retries"],
@@ -102,9 +102,9 @@ def _reason(conn: Connection, options: ClaimOptions, row: Row) -> _Reason:
 def _ended(row: Row) -> _Reason:
     fields = {"result_code": row["result_code"], "superseded_by": row["superseded_by"]}
     if row["status"] == State.expired:
-        sentence = f"It expired at {iso(row['expires_at'])}: it is not dispatched any more."
+        sentence = f"It expired at {iso_precise(row['expires_at'])}: it is not dispatched any more."
         return _Reason("expired", sentence, None, fields)
-    ended = f"It waits for nothing: it has ended {row['status']} at {iso(row['finished_at'])}"
+    ended = f"It waits for nothing: it has ended {row['status']} at {iso_precise(row['finished_at'])}"
     replaced = f", replaced by {row['superseded_by']}" if row["superseded_by"] else ""
     lost = f": {OUTCOME_UNKNOWN_MESSAGE}" if row["result_code"] == OUTCOME_UNKNOWN else ""
     return _Reason("finished", f"{ended}{replaced}{lost}.", None, fields)
@@ -113,7 +113,7 @@ def _ended(row: Row) -> _Reason:
 def _approval(row: Row) -> _Reason:
     sentence = (
         f"It waits for approval by an operator other than {row['created_by']}, "
-        f"and expires at {iso(row['expires_at'])} without it."
+        f"and expires at {iso_precise(row['expires_at'])} without it."
     )
     return _Reason("approval", sentence, None, {"approval_needed": True})
 
@@ -123,18 +123,18 @@ def _lease(conn: Connection, row: Row) -> _Reason:
     name = owner["device_name"] if owner else None
     sentence = (
         f"Collector {row['lease_owner']} ({name}) holds it, attempt {row['attempt']}, "
-        f"and has until {iso_not_before(row['lease_until'])} to acknowledge it."
+        f"and has until {iso_precise(row['lease_until'])} to acknowledge it."
     )
     fields = {
         "lease_owner": row["lease_owner"],
         "lease_owner_name": name,
-        "lease_until": iso_not_before(row["lease_until"]),
+        "lease_until": iso_precise(row["lease_until"]),
     }
     return _Reason("lease", sentence, row["lease_until"], fields)
 
 
 def _back_off(row: Row) -> _Reason:
-    at = iso_not_before(row["next_attempt_at"])
+    at = iso_precise(row["next_attempt_at"])
     sentence = (
         f"It waits for its next attempt, at {at}: attempt {row['attempt']} did not carry it out "
         f"({row['retry_count']} of {row['max_retries']} retries used)."
@@ -148,7 +148,7 @@ def _busy_miner(conn: Connection, options: ClaimOptions, row: Row) -> _Reason | 
         return None
     sentence = (
         f"Another command of this miner is in progress: {other['command_id']}. This one follows when that is "
-        f"acknowledged, or when its lease ends at {iso_not_before(other['lease_until'])}."
+        f"acknowledged, or when its lease ends at {iso_precise(other['lease_until'])}."
     )
     return _Reason("miner", sentence, other["lease_until"], {"miner_command_id": other["command_id"]})
 
@@ -158,7 +158,7 @@ def _rate_window(conn: Connection, rules: RateRules, row: Row) -> _Reason | None
     if allowance.left > 0 or allowance.frees_at_ms is None:
         return None
     rule = rules.of(row["command_type"])
-    frees_at = iso_not_before(allowance.frees_at_ms)
+    frees_at = iso_precise(allowance.frees_at_ms)
     sentence = (
         f"It waits for the rate window: {rule.limit} {row['command_type']} were dispatched at site {row['site_id']} "
         f"within {rule.window_seconds} seconds, and the next can be at {frees_at}."
@@ -177,11 +177,11 @@ def _collector(conn: Connection, row: Row) -> _Reason:
         sentence = f"Site {row['site_id']} has no collector that serves zone {row['zone_id']}."
         return _Reason("no_collector", sentence, None, {})
     seen_ms = found["last_seen_at"]
-    fields = {"collector_last_seen_at": iso_or_none(seen_ms), "ahead": _ahead(conn, row)}
+    fields = {"collector_last_seen_at": iso_precise(seen_ms), "ahead": _ahead(conn, row)}
     if seen_ms is None:
         return _Reason("collector", "It is ready, but no collector of the site has ever called.", None, fields)
     if conn.now_ms - seen_ms > OFFLINE_AFTER_SECONDS * 1000:
-        sentence = f"It is ready, but no collector of the site has been seen since {iso(seen_ms)}."
+        sentence = f"It is ready, but no collector of the site has been seen since {iso_precise(seen_ms)}."
         return _Reason("collector", sentence, None, fields)
     sentence = f"It is ready: it goes out with one of the next polls, {fields['ahead']} before it."
     return _Reason("poll", sentence, None, fields)

@@ -16,10 +16,10 @@ from restante.commands.errors import CommandNotFound
 from restante.commands.lifecycle.secret_params import masked_text
 from restante.commands.sites.site_scope import site_filter
 from restante.core.commands.command_states import State
-from restante.core.iso_time import iso, iso_or_none
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database import filtered_list
 from restante.database.connection import Connection, Row
-from restante.database.filtered_list import FilteredList, StateCounts, among, between, equal
+from restante.database.filtered_list import FilteredList, StateCounting, among, between, equal
 from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.identity.grants import ALL_IDS, AllowedIds
@@ -41,28 +41,28 @@ class CommandView(msgspec.Struct, frozen=True, kw_only=True):
     params: msgspec.Raw
     priority: int
     status: str
-    created_at: str
+    created_at: Timestamp
     created_by: str
-    expires_at: str
+    expires_at: Timestamp
     dedupe_key: str | None
     rule_id: int | None
     approved_by: str | None
-    approved_at: str | None
+    approved_at: Timestamp | None
     lease_owner: int | None
-    lease_until: str | None
-    dispatched_at: str | None
+    lease_until: Timestamp | None
+    dispatched_at: Timestamp | None
     attempt: int
     retry_count: int
     max_retries: int
-    next_attempt_at: str | None
-    acked_at: str | None
-    executed_at: str | None
+    next_attempt_at: Timestamp | None
+    acked_at: Timestamp | None
+    executed_at: Timestamp | None
     result_code: str | None
     result_message: str | None
     before_snapshot: msgspec.Raw | None
     after_snapshot: msgspec.Raw | None
     superseded_by: str | None
-    finished_at: str | None
+    finished_at: Timestamp | None
 
 
 class CommandDetail(CommandView, frozen=True, kw_only=True):
@@ -100,9 +100,9 @@ def list_page(
     return filtered_list.read(conn, filtered(filters, sites), page, view)
 
 
-def count(conn: Connection, filters: CommandFilter, sites: AllowedIds = ALL_IDS) -> StateCounts:
-    """How many commands of the allowed sites match, in each state."""
-    return filtered_list.count(conn, filtered(filters, sites), "status", list(State))
+def counting(filters: CommandFilter, sites: AllowedIds = ALL_IDS) -> StateCounting:
+    """Counts the commands of the allowed sites that match, in each state."""
+    return StateCounting(lambda _conn: filtered(filters, sites), "status", list(State))
 
 
 def filtered(filters: CommandFilter, sites: AllowedIds) -> FilteredList:
@@ -147,12 +147,12 @@ def show(conn: Connection, command_id: str) -> CommandDetail:
 
 def view(row: Row) -> CommandView:
     fields = {name: row[name] for name in CommandView.__struct_fields__}
-    fields.update((name, iso_or_none(row[name])) for name in _TIMES)
+    fields.update((name, iso_precise(row[name])) for name in _TIMES)
     fields.update((name, None if row[name] is None else msgspec.Raw(row[name].encode())) for name in _JSON)
     if row["is_held"]:
         # The time of the next check, which says nothing about the next attempt.
         fields["next_attempt_at"] = None
-    fields.update(created_at=iso(row["created_at"]), expires_at=iso(row["expires_at"]))
+    fields.update(created_at=iso_precise(row["created_at"]), expires_at=iso_precise(row["expires_at"]))
     fields["params"] = msgspec.Raw(masked_text(row["command_type"], row["params"]).encode())
     return CommandView(**fields)
 

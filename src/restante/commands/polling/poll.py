@@ -27,7 +27,7 @@ from restante.commands.polling.rate_limit_cache import RateLimitCache
 from restante.commands.polling.site_waiters import EmptyUntil
 from restante.commands.polling.wake_coordinator import WakeCoordinator
 from restante.commands.sites.collectors import SecretBox
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_whole_seconds
 from restante.database.database import Database
 from restante.database.writer.batching import BatchCall, Failed
 from restante.delivery.long_poll import LongPoll, ParkedPoll
@@ -249,7 +249,7 @@ class CommandPoll(LongPoll[CollectorPoll, PollResult]):
         self.idle_count += 1
         result = self._idle.get(rate_limited_count)
         if result is None:
-            result = CommandPollResponse([], 0, 0, rate_limited_count, iso(int(self.now * 1000)))
+            result = CommandPollResponse([], 0, 0, rate_limited_count, iso_whole_seconds(int(self.now * 1000)))
             self._idle[rate_limited_count] = result
         return result
 

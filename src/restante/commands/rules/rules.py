@@ -24,7 +24,7 @@ from restante.commands.sites.collectors import SecretBox
 from restante.commands.sites.site_scope import site_filter
 from restante.commands.telemetry.measurement_names import MEASUREMENTS
 from restante.core.errors import BadInput, Conflict, NotFound
-from restante.core.iso_time import iso, iso_or_none
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.core.suggestions import misspelt
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
@@ -107,19 +107,19 @@ class Rule(msgspec.Struct, frozen=True):
     priority: int
     enabled: bool
     created_by: str
-    created_at: str
-    updated_at: str
+    created_at: Timestamp
+    updated_at: Timestamp
 
 
 class RuleState(msgspec.Struct, frozen=True):
     """The state of a rule for a miner: since when its condition holds, when it last fired, and the outcome."""
 
     miner_id: int
-    holds_since: str | None
-    last_fired_at: str | None
+    holds_since: Timestamp | None
+    last_fired_at: Timestamp | None
     last_outcome: str | None
     last_command_id: str | None
-    quiet_until: str | None
+    quiet_until: Timestamp | None
 
 
 def create(
@@ -309,8 +309,8 @@ def _rule(row: Row) -> Rule:
             "miner_ids": None if row["miner_ids"] is None else msgspec.json.decode(row["miner_ids"]),
             "action_parameters": msgspec.json.decode(masked_text(row["action_type"], row["action_parameters"])),
             "enabled": bool(row["enabled"]),
-            "created_at": iso(row["created_at"]),
-            "updated_at": iso(row["updated_at"]),
+            "created_at": iso_precise(row["created_at"]),
+            "updated_at": iso_precise(row["updated_at"]),
         }
     )
 
@@ -318,9 +318,9 @@ def _rule(row: Row) -> Rule:
 def _state(row: Row) -> RuleState:
     return RuleState(
         row["miner_id"],
-        iso_or_none(row["holds_since"]),
-        iso_or_none(row["last_fired_at"]),
+        iso_precise(row["holds_since"]),
+        iso_precise(row["last_fired_at"]),
         row["last_outcome"],
         row["last_command_id"],
-        iso_or_none(row["quiet_until"]),
+        iso_precise(row["quiet_until"]),
     )

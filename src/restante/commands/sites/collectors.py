@@ -25,7 +25,7 @@ from restante.database.connection import Connection
 from restante.database.filtered_list import (
     Condition,
     FilteredList,
-    StateCounts,
+    StateCounting,
     among,
     begins,
     between,
@@ -191,10 +191,10 @@ def list_page(
     return filtered_list.read(conn, filtered(filters, sites), page, lambda row: Collector(**dict(row)))
 
 
-def count(conn: Connection, filters: CollectorFilter, sites: AllowedIds = ALL_IDS) -> StateCounts:
-    """How many collectors of the allowed sites match, in each state."""
+def counting(filters: CollectorFilter, sites: AllowedIds = ALL_IDS) -> StateCounting:
+    """Counts the collectors of the allowed sites that match, in each state."""
     status = "CASE WHEN revoked_at IS NULL THEN 'active' ELSE 'revoked' END"
-    return filtered_list.count(conn, filtered(filters, sites), status, STATUSES)
+    return StateCounting(lambda _conn: filtered(filters, sites), status, STATUSES)
 
 
 def filtered(filters: CollectorFilter, sites: AllowedIds) -> FilteredList:

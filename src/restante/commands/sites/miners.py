@@ -15,10 +15,10 @@ from restante.commands.audit.audit_trail import AuditEntry, AuditTrail
 from restante.commands.sites import sites, unknown_miners
 from restante.commands.sites.site_scope import site_filter
 from restante.core.errors import BadInput, Conflict, NotFound
-from restante.core.iso_time import iso, iso_or_none
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database import filtered_list
 from restante.database.connection import Connection, Row
-from restante.database.filtered_list import FilteredList, StateCounts, among, begins, equal, is_null
+from restante.database.filtered_list import FilteredList, StateCounting, among, begins, equal, is_null
 from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.identity import tags
@@ -38,9 +38,9 @@ class Miner(msgspec.Struct, frozen=True):
     site_id: int
     zone_id: int
     name: str
-    created_at: str
+    created_at: Timestamp
     status: MinerStatus = "active"
-    retired_at: str | None = None
+    retired_at: Timestamp | None = None
     replaced_by: int | None = None
     tags: list[str] = msgspec.field(default_factory=list)
 
@@ -100,10 +100,10 @@ def list_page(conn: Connection, filters: MinerFilter, page: PageRequest, allowed
     return Page(with_tags(conn, found.items), found.next)
 
 
-def count(conn: Connection, filters: MinerFilter, allowed: AllowedIds = ALL_IDS) -> StateCounts:
-    """How many miners of the allowed sites match, in each state."""
+def counting(filters: MinerFilter, allowed: AllowedIds = ALL_IDS) -> StateCounting:
+    """Counts the miners of the allowed sites that match, in each state."""
     status = "CASE WHEN retired_at IS NULL THEN 'active' ELSE 'retired' END"
-    return filtered_list.count(conn, filtered(filters, allowed), status, STATUSES)
+    return StateCounting(lambda _conn: filtered(filters, allowed), status, STATUSES)
 
 
 def filtered(filters: MinerFilter, allowed: AllowedIds) -> FilteredList:
@@ -152,9 +152,9 @@ def view(row: Row) -> Miner:
         row["site_id"],
         row["zone_id"],
         row["name"],
-        iso(row["created_at"]),
+        iso_precise(row["created_at"]),
         "active" if row["retired_at"] is None else "retired",
-        iso_or_none(row["retired_at"]),
+        iso_precise(row["retired_at"]),
         row["replaced_by"],
     )
 

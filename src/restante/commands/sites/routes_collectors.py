@@ -13,7 +13,7 @@ from restante.commands.response_format import RESPONSE_FORMAT
 from restante.commands.sites import collectors, site_scope, sites
 from restante.commands.sites.collectors import Collector, CollectorFilter, NewCollector, SecretBox
 from restante.core.decoding import INT64_MAX
-from restante.core.iso_time import iso, iso_or_none
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.filtered_list import StateCounts
@@ -26,6 +26,7 @@ from restante.web.paging import (
     PAGE_QUERY,
     TIME,
     check_filters,
+    counted,
     export,
     export_info,
     page_request_of,
@@ -80,10 +81,10 @@ class CollectorView(msgspec.Struct, frozen=True):
     zone_id: int | None
     device_name: str
     status: Literal["active", "revoked"]
-    created_at: str
-    last_seen_at: str | None
-    revoked_at: str | None
-    old_secret_until: str | None
+    created_at: Timestamp
+    last_seen_at: Timestamp | None
+    revoked_at: Timestamp | None
+    old_secret_until: Timestamp | None
     tags: list[str] = msgspec.field(default_factory=list)
 
 
@@ -104,7 +105,7 @@ class RotationResult(msgspec.Struct, frozen=True):
     id: int
     token: str | None
     hmac_secret: str | None
-    old_secret_until: str | None
+    old_secret_until: Timestamp | None
 
 
 class SignedCommands(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -189,9 +190,11 @@ class AdminCollectorRoutes:
         return await self._page(_filter_of(request), page_request_of(request), request.allowed)
 
     async def counts(self, request: ApiRequest) -> StateCounts:
-        """A count ends at 10,000 examined collectors; then `is_exact` is false."""
+        """Exact up to 10,000,000 examined collectors; beyond, `is_exact` is false. Counts of
+        long lists are kept for a while: `counted_at` is their time."""
         check_filters(request, _FILTERS)
-        return await self._database.read(collectors.count, _filter_of(request), request.allowed)
+        filters = _filter_of(request)
+        return await counted(request, self._database, lambda: collectors.counting(filters, request.allowed))
 
     async def export(self, request: ApiRequest) -> ApiResponse:
         """All collectors that match, as CSV with a header row or as a JSON array, sent in parts."""
@@ -213,7 +216,7 @@ class AdminCollectorRoutes:
     def _current_view(self, collector: Collector, own_tags: list[str]) -> CollectorView:
         """The collector with its tags and with the last poll that this server remembers."""
         seen_ms = self._presence.newest_ms(collector.id, collector.last_seen_at)
-        return msgspec.structs.replace(view(collector), last_seen_at=iso_or_none(seen_ms), tags=own_tags)
+        return msgspec.structs.replace(view(collector), last_seen_at=iso_precise(seen_ms), tags=own_tags)
 
     async def rotate(self, request: ApiRequest, body: RotationBody) -> RotationResult:
         """An old token ends at once; an old secret still verifies ACKs during the overlap."""
@@ -275,7 +278,7 @@ def rotate(
         token = collectors.rotate_token(conn, trail, device_id, actor)
     if rotation.what != "token":
         secret = collectors.rotate_secret(conn, trail, box, device_id, rotation.overlap_sec or 0, actor)
-    return RotationResult(device_id, token, secret, iso_or_none(collectors.find(conn, device_id).old_secret_until))
+    return RotationResult(device_id, token, secret, iso_precise(collectors.find(conn, device_id).old_secret_until))
 
 
 def revoke(conn: Connection, trail: AuditTrail, device_id: int, actor: str) -> CollectorView:
@@ -294,10 +297,10 @@ def view(collector: Collector) -> CollectorView:
         zone_id=collector.zone_id,
         device_name=collector.device_name,
         status="active" if collector.revoked_at is None else "revoked",
-        created_at=iso(collector.created_at),
-        last_seen_at=iso_or_none(collector.last_seen_at),
-        revoked_at=iso_or_none(collector.revoked_at),
-        old_secret_until=iso_or_none(collector.old_secret_until),
+        created_at=iso_precise(collector.created_at),
+        last_seen_at=iso_precise(collector.last_seen_at),
+        revoked_at=iso_precise(collector.revoked_at),
+        old_secret_until=iso_precise(collector.old_secret_until),
     )
 
 

@@ -20,6 +20,7 @@ from restante.web.paging import (
     FORMAT,
     PAGE_QUERY,
     check_filters,
+    counted,
     export,
     export_info,
     page_request_of,
@@ -151,9 +152,11 @@ class AdminSiteRoutes:
         )
 
     async def count_miners(self, request: ApiRequest) -> StateCounts:
-        """A count ends at 10,000 examined miners; then `is_exact` is false."""
+        """Exact up to 10,000,000 examined miners; beyond, `is_exact` is false. Counts of
+        long lists are kept for a while: `counted_at` is their time."""
         check_filters(request, _MINER_FILTERS)
-        return await self._database.read(miners.count, _filter_of(request), request.allowed)
+        filters = _filter_of(request)
+        return await counted(request, self._database, lambda: miners.counting(filters, request.allowed))
 
     async def export_miners(self, request: ApiRequest) -> ApiResponse:
         """All miners that match, as CSV with a header row or as a JSON array, sent in parts."""

@@ -8,7 +8,7 @@ import msgspec
 
 from restante.commands.audit.audit_trail import AuditEntry, AuditTrail
 from restante.core.errors import BadInput, Conflict, NotFound
-from restante.core.iso_time import iso, iso_or_none
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
@@ -24,8 +24,8 @@ class Site(msgspec.Struct, frozen=True):
     id: int
     name: str
     default_zone_id: int
-    created_at: str
-    retired_at: str | None = None
+    created_at: Timestamp
+    retired_at: Timestamp | None = None
 
 
 class Zone(msgspec.Struct, frozen=True):
@@ -33,8 +33,8 @@ class Zone(msgspec.Struct, frozen=True):
     site_id: int
     name: str
     is_default: bool
-    created_at: str
-    retired_at: str | None = None
+    created_at: Timestamp
+    retired_at: Timestamp | None = None
 
 
 def add(conn: Connection, trail: AuditTrail, name: str, actor: str) -> Site:
@@ -45,7 +45,7 @@ def add(conn: Connection, trail: AuditTrail, name: str, actor: str) -> Site:
     zone = conn.one(SQL.insert_zone, site_id=row["id"], name=DEFAULT_ZONE_NAME, is_default=1, now_ms=conn.now_ms)
     assert zone is not None  # noqa: S101 — the site is new, so no other zone can have this name
     trail.record(conn, AuditEntry(row["id"], actor, "site.created", None, None, None, {"name": name}))
-    return Site(row["id"], name, zone["id"], iso(conn.now_ms))
+    return Site(row["id"], name, zone["id"], iso_precise(conn.now_ms))
 
 
 def get(conn: Connection, site_id: int) -> Site:
@@ -106,7 +106,9 @@ def checked_name(name: str, field: str = "name") -> str:
 
 
 def _site(row: Row) -> Site:
-    return Site(row["id"], row["name"], row["default_zone_id"], iso(row["created_at"]), iso_or_none(row["retired_at"]))
+    return Site(
+        row["id"], row["name"], row["default_zone_id"], iso_precise(row["created_at"]), iso_precise(row["retired_at"])
+    )
 
 
 def _zone(row: Row) -> Zone:
@@ -115,6 +117,6 @@ def _zone(row: Row) -> Zone:
         row["site_id"],
         row["name"],
         bool(row["is_default"]),
-        iso(row["created_at"]),
-        iso_or_none(row["retired_at"]),
+        iso_precise(row["created_at"]),
+        iso_precise(row["retired_at"]),
     )

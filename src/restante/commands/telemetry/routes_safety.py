@@ -20,13 +20,13 @@ from restante.commands.telemetry.safety_events import ACTIONS, EVENTS_MAX, Repor
 from restante.commands.telemetry.telemetry_records import RecordError
 from restante.core.decoding import INT64_MAX
 from restante.core.errors import BadInput
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_whole_seconds
 from restante.database.database import Database
 from restante.database.filtered_list import StateCounts
 from restante.database.paging import Page, PageRequest
 from restante.identity.grants import Area
 from restante.web.content_coding import read_batch_body
-from restante.web.paging import PAGE_QUERY, TIME, check_filters, page_request_of, query_moment
+from restante.web.paging import PAGE_QUERY, TIME, check_filters, counted, page_request_of, query_moment
 from restante.web.request import ApiRequest
 from restante.web.response import NO_STORE, ApiResponse
 from restante.web.routes import Access, Header, Query, RequestBody, ResponseInfo, Route, RouteGroup
@@ -156,7 +156,7 @@ class SafetyRoutes:
             status="success" if not failed else "partial" if result.processed else "failed",
             processed=result.processed,
             failed=failed,
-            received_at=iso(result.received_at),
+            received_at=iso_whole_seconds(result.received_at),
             errors=result.errors or UNSET,
             unknown_miner_events=result.unknown_count or UNSET,
         )
@@ -171,9 +171,11 @@ class SafetyRoutes:
         )
 
     async def counts(self, request: ApiRequest) -> StateCounts:
-        """By action. A count ends at 10,000 examined events, the newest; then `is_exact` is false."""
+        """By action. Exact up to 10,000,000 examined events; beyond, `is_exact` is false. Counts of
+        long lists are kept for a while: `counted_at` is their time."""
         check_filters(request, _FILTERS)
-        return await self._database.read(safety_events.count, _filter_of(request), request.allowed)
+        filters = _filter_of(request)
+        return await counted(request, self._database, lambda: safety_events.counting(filters, request.allowed))
 
     async def export(self, request: ApiRequest) -> ApiResponse:
         """CSV with a header row, or JSON like the list. If there are more events than the limit, `next` (for CSV: the

@@ -14,7 +14,7 @@ from restante.commands.telemetry.telemetry import LatestRecord, MinerTelemetry
 from restante.commands.telemetry.telemetry_records import RecordError, parse_batch
 from restante.core.decoding import INT64_MAX
 from restante.core.errors import BadInput
-from restante.core.iso_time import iso
+from restante.core.iso_time import iso_whole_seconds
 from restante.database.database import Database
 from restante.database.paging import Page
 from restante.identity.callers import CollectorCaller
@@ -143,7 +143,7 @@ async def ingest_body(ingest: TelemetryIngest, collector: CollectorCaller, body:
         success=result.processed > 0 or not failed,
         processed=result.processed,
         failed=failed,
-        received_at=iso(result.received_at),
+        received_at=iso_whole_seconds(result.received_at),
         errors=result.errors or UNSET,
         unknown_miner_records=result.unknown_count or UNSET,
     )

@@ -22,10 +22,10 @@ from restante.commands.sites.site_scope import site_filter
 from restante.commands.telemetry.telemetry_records import RecordError
 from restante.core.decoding import decode_json
 from restante.core.errors import BadInput, TooLarge
-from restante.core.iso_time import iso_precise, parse_iso
+from restante.core.iso_time import Timestamp, iso_precise, parse_iso
 from restante.database import filtered_list
 from restante.database.connection import Connection, Row
-from restante.database.filtered_list import PAGE_SCAN, FilteredList, StateCounts, among, between, equal
+from restante.database.filtered_list import PAGE_SCAN, FilteredList, StateCounting, among, between, equal
 from restante.database.paging import PAGE_BYTES_MAX, Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.identity.callers import CollectorCaller
@@ -83,9 +83,9 @@ class SafetyEvent(msgspec.Struct, frozen=True):
     action: str
     reason: str
     temp_max: float | None
-    ts: str
+    ts: Timestamp
     snapshot_json: msgspec.Raw | None
-    received_at: str
+    received_at: Timestamp
     miner_known: bool
 
 
@@ -148,9 +148,9 @@ def list_page(
     return filtered_list.read(conn, filtered(filters, sites), page, _view, bytes_max, scan=max(PAGE_SCAN, page.limit))
 
 
-def count(conn: Connection, filters: SafetyFilter, sites: AllowedIds = ALL_IDS) -> StateCounts:
-    """How many events of the allowed sites match, by action."""
-    return filtered_list.count(conn, filtered(filters, sites), "action", ACTIONS)
+def counting(filters: SafetyFilter, sites: AllowedIds = ALL_IDS) -> StateCounting:
+    """Counts the events of the allowed sites that match, by action."""
+    return StateCounting(lambda _conn: filtered(filters, sites), "action", ACTIONS)
 
 
 def filtered(filters: SafetyFilter, sites: AllowedIds) -> FilteredList:

@@ -21,7 +21,7 @@ from restante.commands.sites import unknown_miners
 from restante.commands.sites.unknown_miners import Admission
 from restante.commands.telemetry.telemetry_records import RecordError, Sample
 from restante.core.errors import NotFound
-from restante.core.iso_time import iso, iso_precise
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
@@ -52,13 +52,13 @@ class LatestRecord(msgspec.Struct, frozen=True):
     miner_id: int
     site_id: int
     miner_known: bool
-    ts: str
-    received_at: str
+    ts: Timestamp
+    received_at: Timestamp
     record: msgspec.Raw
 
 
 class PastRecord(msgspec.Struct, frozen=True):
-    ts: str
+    ts: Timestamp
     record: msgspec.Raw
 
 
@@ -252,7 +252,7 @@ def _latest_row(history: _MinerHistory, newest: Sample, now_ms: int) -> dict[str
 
 
 def _latest(row: Row) -> LatestRecord:
-    ts, received_at = iso_precise(row["ts"]), iso(row["received_at"])
+    ts, received_at = iso_precise(row["ts"]), iso_precise(row["received_at"])
     known = bool(row["miner_known"])
     return LatestRecord(row["miner_id"], row["site_id"], known, ts, received_at, _raw(row["record"]))
 

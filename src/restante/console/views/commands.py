@@ -70,6 +70,8 @@ class CommandPages(PageSet):
     async def show_list(self, request: ConsoleRequest) -> ApiResponse:
         filters = _filters(request)
         page = await request.read(listing.list_page, filters, request.page(), request.allowed)
+        every_state = replace(filters, status=None)
+        counts = await request.count(lambda: listing.counting(every_state, request.allowed), ("status", "after"))
         return request.render(
             "commands/list.html",
             section="commands",
@@ -77,7 +79,7 @@ class CommandPages(PageSet):
             topics=(COMMANDS,),
             page=page,
             filters=filters,
-            counts=await request.read(listing.count, replace(filters, status=None), request.allowed),
+            counts=counts,
             states=[state.value for state in State],
             types=list(COMMAND_TYPES),
             address=request.page_link,

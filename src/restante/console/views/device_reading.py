@@ -19,7 +19,7 @@ from restante.updates.fleet import delivery_state, explanation
 from restante.updates.fleet.delivery_state import Remembered, SignalLine
 from restante.updates.fleet.explanation import DeviceExplanation
 from restante.updates.install import install_configs
-from restante.updates.install.install_configs import ConfigVersion, ConfigVersionDetail, InstallConfig
+from restante.updates.install.install_configs import ConfigVersion, ConfigVersionDetail, InstallConfigView
 from restante.updates.pki import assignments, authorities, certificates
 from restante.updates.pki.assignments import CertificateAssignment
 from restante.updates.pki.authorities import Authority, AuthorityAssignment
@@ -41,7 +41,7 @@ class DeviceDetail:
     tags: list[str]
     why: DeviceExplanation
     owner: str
-    config: InstallConfig | None
+    config: InstallConfigView | None
     versions: list[ConfigVersion]
     certificates: list[tuple[CertificateAssignment, Certificate]]
     authorities: list[tuple[AuthorityAssignment, Authority]]
@@ -120,7 +120,7 @@ def find_device(conn: Connection, device_id: int | None, public_id: str, users_a
     return [device for device in found if device.user_id in users_allowed]
 
 
-def _config(conn: Connection, device_id: int) -> InstallConfig | None:
+def _config(conn: Connection, device_id: int) -> InstallConfigView | None:
     try:
         return install_configs.current(conn, device_id)
     except NotFound:

@@ -8,6 +8,7 @@ from restante.console.pages import ConsoleRequest, Hit, Needs, Pages, PageSet
 from restante.console.views.device_reading import DeviceDetail, config_change, detail_of, find_device
 from restante.core.decoding import DIGITS
 from restante.core.errors import BadInput, RestanteError
+from restante.core.iso_time import iso_precise
 from restante.delivery.device_presence import DevicePresence
 from restante.delivery.log.signals import TYPE_CHARACTERS_MAX, Emit
 from restante.identity.grants import Area, Role
@@ -25,6 +26,7 @@ from restante.web.response import ApiResponse
 from restante.web.routes import Route
 
 PATH = "/devices"
+EXPIRING_DAYS = 30
 NOTE_CHARACTERS_MAX = 1000
 SCRIPT_CHARACTERS_MAX = 65536
 READ, OPERATE = Needs(Area.updates), Needs(Area.updates, Role.operator)
@@ -191,7 +193,7 @@ class DevicePages(PageSet):
     async def _page(
         self, request: ConsoleRequest, detail: DeviceDetail, problem: RestanteError | None = None
     ) -> ApiResponse:
-        device = detail.device
+        device, now_ms = detail.device, request.parts.rendering.now_ms()
         return request.render(
             "devices/device.html",
             section="devices",
@@ -203,7 +205,8 @@ class DevicePages(PageSet):
             delivery=detail.why.delivery,
             path=path_of(device.id),
             may_operate=self._may_operate(request, device),
-            now_ms=request.parts.rendering.now_ms(),
+            now=iso_precise(now_ms),
+            expiring_before=iso_precise(now_ms + EXPIRING_DAYS * 86_400_000),
             signal_type=request.form.text("type"),
             signal_ref=request.form.text("ref") or "{}",
             signal_problem="" if problem is None else problem.message,

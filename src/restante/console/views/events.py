@@ -60,6 +60,8 @@ class EventPages(PageSet):
     async def show_list(self, request: ConsoleRequest) -> ApiResponse:
         filters = _filters(request)
         page = await request.read(listing.list_page, filters, request.page(), request.allowed)
+        every_state = replace(filters, status=None)
+        counts = await request.count(lambda: listing.counting(every_state, request.allowed), ("status", "after"))
         return request.render(
             "events/list.html",
             section="events",
@@ -67,7 +69,7 @@ class EventPages(PageSet):
             topics=(EVENTS,),
             page=page,
             filters=filters,
-            counts=await request.read(listing.count, replace(filters, status=None), request.allowed),
+            counts=counts,
             statuses=STATUSES,
             address=request.page_link,
             may_publish=request.may(Area.events, Role.operator),

@@ -12,22 +12,22 @@ from restante.console.pages import Attention, ConsoleRequest, Pages, PageSet
 from restante.console.views.devices import OPERATE, PATH, READ
 from restante.console.views.jobs import filter_query
 from restante.core.errors import BadInput, RestanteError
-from restante.database.connection import Connection
 from restante.database.paging import PageRequest
 from restante.delivery.device_presence import DevicePresence
-from restante.identity.grants import AllowedIds, Area, Role
+from restante.identity.grants import Area, Role
 from restante.jobs.actions import JobActions
 from restante.updates.fleet import groups, selection
 from restante.updates.fleet.device_filter import CONFIG_STATES, FIELDS, DeviceFilter, parse_query
+from restante.updates.fleet.fleet_counts import Count, Counts, counted
 from restante.updates.fleet.groups import Group
 from restante.updates.fleet.routes_fleet_list import with_last_poll
-from restante.updates.fleet.selection import Count
 from restante.web.response import ApiResponse
 from restante.web.routes import Route
 
 ROWS = 50
 GROUPS_SHOWN = 100
 EXPIRES_WITHIN = "14d"
+EXPIRING = DeviceFilter(certificate_expires_before=EXPIRES_WITHIN, status="active")
 EXPORT_PATH = "/apiv1/devices/export"
 # What the console itself puts into the address of the list.
 OTHER_PARAMETERS = ("after", "limit", "done")
@@ -68,12 +68,13 @@ class FleetPages(PageSet):
 
     async def attention(self, request: ConsoleRequest) -> list[Attention]:
         path = f"{ROOT}{PATH}?"
-        overdue, failed, expiring = await request.read(_attention_counts, request.allowed)
+        every = await counted(request.parts.database, DeviceFilter(), request.allowed)
+        expiring = (await counted(request.parts.database, EXPIRING, request.allowed)).total
         return [
             Attention(kind, what, path + query, count.value)
             for kind, what, query, count in (
-                ("failed", "Devices failed to apply their config", "config_version=failed", failed),
-                ("overdue", "Devices should have polled by now", "overdue=true", overdue),
+                ("failed", "Devices failed to apply their config", "config_version=failed", every.config["failed"]),
+                ("overdue", "Devices should have polled by now", "overdue=true", every.overdue),
                 (
                     "expiring",
                     "Devices with a certificate that ends within 14 days",
@@ -98,9 +99,9 @@ class FleetPages(PageSet):
         after = request.query_text("after") if request.http.method == "GET" and wanted is not None else None
         page = await request.read(selection.page, shown, after, ROWS, request.allowed)
         base = msgspec.structs.replace(shown, status=None, overdue=None, config_version=None)
-        counts = await request.read(selection.counts, base, request.allowed)
+        counts = await counted(request.parts.database, base, request.allowed)
         saved = await request.read(groups.list_page, PageRequest(GROUPS_SHOWN, 0), request.allowed)
-        found = await request.read(selection.count, shown, request.allowed)
+        found = (await counted(request.parts.database, shown, request.allowed)).total
         error = problem or wrong
         return request.render(
             "devices/list.html",
@@ -150,7 +151,7 @@ def _filter_of(fields: dict[str, str]) -> tuple[DeviceFilter | None, RestanteErr
         return None, error
 
 
-def _chips(fields: dict[str, str], counts: selection.Counts) -> list[tuple[str, str, bool, str]]:
+def _chips(fields: dict[str, str], counts: Counts) -> list[tuple[str, str, bool, str]]:
     """The quick filters: text, address, whether it is on, how many devices."""
     own = {name: fields.get(name) for name in ("status", "overdue", "config_version")}
     none: dict[str, str | None] = {"status": None, "overdue": None, "config_version": None}
@@ -172,12 +173,3 @@ def _chips(fields: dict[str, str], counts: selection.Counts) -> list[tuple[str, 
 def _current_group(saved: list[Group], fields: dict[str, str]) -> Group | None:
     name = fields.get("group")
     return next((group for group in saved if name in (group.name, str(group.id))), None)
-
-
-def _attention_counts(conn: Connection, users: AllowedIds) -> tuple[Count, Count, Count]:
-    expiring = DeviceFilter(certificate_expires_before=EXPIRES_WITHIN, status="active")
-    return (
-        selection.count(conn, DeviceFilter(overdue=True), users),
-        selection.count(conn, DeviceFilter(config_version="failed"), users),
-        selection.count(conn, expiring, users),
-    )

@@ -153,9 +153,9 @@ def _row_path(row: OutboxRow) -> str:
     return f"{ROOT}{PATH}/{row.id}{query}"
 
 
-def _steps(row: OutboxRow) -> list[tuple[str, str, int | None, str]]:
+def _steps(row: OutboxRow) -> list[tuple[str, str, str | None, str]]:
     """The life of the row: kind of mark, what happened, when, and more about it."""
-    steps: list[tuple[str, str, int | None, str]] = [
+    steps: list[tuple[str, str, str | None, str]] = [
         ("ok", "Committed with the change it is about", row.created_at, "")
     ]
     if row.claimed_at is not None:

@@ -11,7 +11,7 @@ Invariant: no password in a name, a message or a log line.
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,6 +23,7 @@ from restante.database.connection import Connection, Row
 from restante.database.errors import DatabaseError, DatabaseUnavailable
 from restante.database.external.drivers import DRIVERS, Driver, TransactionMode
 from restante.database.external.worker_thread import Closed, WorkerThread
+from restante.database.long_counts import Counting, LongCounts
 from restante.database.queries import Query, number_parameters
 
 P = ParamSpec("P")
@@ -64,6 +65,10 @@ class ExternalConnection:
                 (row,) = self._fetch(self._driver.clock, {})
                 self._now_ms = int(row["now_ms"])
         return self._now_ms
+
+    @property
+    def now_parameter(self) -> int:
+        return self.now_ms
 
     def all(self, query: Query, /, **parameters: Any) -> list[Row]:
         return self._fetch(*self._bind(query, parameters))
@@ -142,6 +147,7 @@ class ExternalDatabase:
         self._driver = DRIVERS[address.engine]
         self._conn: ExternalConnection | None = None
         self._thread = WorkerThread(f"restante-external {address.name}")
+        self._counts = LongCounts(self.read)
 
     async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function in a transaction; return when its effect is durable."""
@@ -150,6 +156,10 @@ class ExternalDatabase:
     async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Like `write`, without changes; blocks no writer."""
         return await asyncio.wrap_future(self._submit(lambda conn: work(conn, *args, **kwargs), "read"))
+
+    async def count(self, key: Hashable, make: Callable[[], Counting[T]]) -> T:
+        """Count a list, however long it is: see `long_counts.py`."""
+        return await self._counts.count(key, make)
 
     async def write_exclusive(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs

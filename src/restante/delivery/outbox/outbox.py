@@ -19,10 +19,11 @@ import msgspec
 
 from restante.core.backoff import Backoff
 from restante.core.errors import RestanteError
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database import filtered_list
 from restante.database.commit_events import ClusterMessage
-from restante.database.connection import Connection
-from restante.database.filtered_list import Condition, FilteredList, StateCounts, between, equal
+from restante.database.connection import Connection, Row
+from restante.database.filtered_list import Condition, FilteredList, StateCounting, between, equal
 from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.delivery.log.signals import Signal, check_signal
@@ -38,6 +39,8 @@ _COLUMNS = (
     "id, device_id, event_kind, payload, status, attempts, next_attempt_at, claimed_by, claimed_at, lock_expires_at,"
     " failure_reason, created_at, delivered_at"
 )
+
+_TIMES = ("next_attempt_at", "claimed_at", "lock_expires_at", "created_at", "delivered_at")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -58,13 +61,13 @@ class OutboxRow(msgspec.Struct):
     payload: str
     status: str
     attempts: int
-    next_attempt_at: int | None
+    next_attempt_at: Timestamp | None
     claimed_by: str | None
-    claimed_at: int | None
-    lock_expires_at: int | None
+    claimed_at: Timestamp | None
+    lock_expires_at: Timestamp | None
     failure_reason: str | None
-    created_at: int
-    delivered_at: int | None
+    created_at: Timestamp
+    delivered_at: Timestamp | None
     # The database of the row: the server's own, or an external one by its name.
     source: str = OWN_SOURCE
 
@@ -225,7 +228,7 @@ def list_rows(
         if users is None
         else conn.all(SQL.list_rows_of_users, **filters, users=users)
     )
-    return [OutboxRow(**row, source=source) for row in rows]
+    return [_view(row, source) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,12 +246,12 @@ class RowFilter:
 
 def list_page(conn: Connection, filters: RowFilter, page: PageRequest, source: str = OWN_SOURCE) -> Page[OutboxRow]:
     """A page of the rows that match, newest first."""
-    return filtered_list.read(conn, filtered(filters), page, lambda row: OutboxRow(**dict(row), source=source))
+    return filtered_list.read(conn, filtered(filters), page, lambda row: _view(row, source))
 
 
-def count_statuses(conn: Connection, filters: RowFilter) -> StateCounts:
-    """How many rows match, by status."""
-    return filtered_list.count(conn, filtered(filters), "status", STATUSES)
+def counting(filters: RowFilter) -> StateCounting:
+    """Counts the rows that match, by status."""
+    return StateCounting(lambda _conn: filtered(filters), "status", STATUSES)
 
 
 def filtered(filters: RowFilter) -> FilteredList:
@@ -276,7 +279,7 @@ def get_row(conn: Connection, row_id: int, source: str = OWN_SOURCE, users: str 
     row = conn.one(SQL.get_row, id=row_id)
     if row is not None and users is not None and not conn.one(SQL.is_of_users, device_id=row["device_id"], users=users):
         return None
-    return None if row is None else OutboxRow(**row, source=source)
+    return None if row is None else _view(row, source)
 
 
 def retry(conn: Connection, row_ids: list[int] | None, users: str | None = None) -> int:
@@ -330,6 +333,10 @@ def _signal_of(row: LeasedRow, *, is_known: bool) -> Signal | Undeliverable:
 def mark_failed(conn: Connection, dispatcher: str, row: LeasedRow, reason: str) -> Outcome:
     failed = conn.run(SQL.mark_failed, id=row.id, claimed_by=dispatcher, failure_reason=_storable(reason))
     return Outcome(failed=failed)
+
+
+def _view(row: Row, source: str) -> OutboxRow:
+    return OutboxRow(**{**row, **{name: iso_precise(row[name]) for name in _TIMES}}, source=source)
 
 
 def _storable(reason: str) -> str:

@@ -17,15 +17,7 @@ from typing import Any, Literal, Self, get_args
 from restante.core.errors import BadInput, Conflict, NotFound
 from restante.database import filtered_list
 from restante.database.connection import Connection, Row
-from restante.database.filtered_list import (
-    Condition,
-    FilteredList,
-    StateCounts,
-    among,
-    begins,
-    between,
-    equal,
-)
+from restante.database.filtered_list import Condition, FilteredList, StateCounting, among, begins, between, equal
 from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.events.clients import client_keys, client_scope
@@ -198,9 +190,9 @@ def list_page(
     return filtered_list.read(conn, filtered(conn, filters, allowed), page, _client)
 
 
-def count_states(conn: Connection, filters: ClientFilter, allowed: AllowedIds = ALL_IDS) -> StateCounts:
-    """How many of the allowed clients match, in each state."""
-    return filtered_list.count(conn, filtered(conn, filters, allowed), _STATE, STATES)
+def counting(filters: ClientFilter, allowed: AllowedIds = ALL_IDS) -> StateCounting:
+    """Counts the allowed clients that match, in each state."""
+    return StateCounting(lambda conn: filtered(conn, filters, allowed), _STATE, STATES)
 
 
 def filtered(conn: Connection, filters: ClientFilter, allowed: AllowedIds) -> FilteredList:

@@ -17,7 +17,7 @@ import structlog
 
 from restante.core.address_group import address_group
 from restante.core.errors import RestanteError, TooManyRequests
-from restante.core.iso_time import iso
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.core.token_bucket import TokenBuckets
 from restante.database.connection import Connection
 from restante.database.database import Database
@@ -62,8 +62,8 @@ class RefusalSummary(msgspec.Struct, frozen=True):
     count: int
     detail: str
     address: str | None
-    first_at: str
-    last_at: str
+    first_at: Timestamp
+    last_at: Timestamp
 
 
 @dataclass(slots=True)
@@ -141,7 +141,12 @@ def last_refusals(conn: Connection, client_id: str) -> list[RefusalSummary]:
     rows = conn.all(SQL.refusals, client=clients.get(conn, client_id).id)
     return [
         RefusalSummary(
-            row["reason"], row["count"], row["detail"], row["address"], iso(row["first_at"]), iso(row["last_at"])
+            row["reason"],
+            row["count"],
+            row["detail"],
+            row["address"],
+            iso_precise(row["first_at"]),
+            iso_precise(row["last_at"]),
         )
         for row in rows
     ]

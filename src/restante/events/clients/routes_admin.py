@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from restante.core.errors import BadInput
 from restante.core.events.callback_url import LENGTH_MAX
-from restante.core.iso_time import iso, iso_or_none, iso_precise
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.filtered_list import StateCounts
@@ -41,6 +41,7 @@ from restante.web.paging import (
     PAGE_QUERY,
     TIME,
     check_filters,
+    counted,
     export,
     export_info,
     page_request_of,
@@ -117,20 +118,20 @@ class ClientView(msgspec.Struct, frozen=True):
     token_endpoint_auth_method: AuthMethod
     kids: list[str]
     jwks_uri: str | None
-    jwks_read_at: str | None
+    jwks_read_at: Timestamp | None
     tls_client_auth_subject_dn: str | None
     scope: str
     set_signing_alg: SigningAlg
-    created_at: str
-    suspended_at: str | None
-    last_poll_at: str | None
-    removed_at: str | None = None
+    created_at: Timestamp
+    suspended_at: Timestamp | None
+    last_poll_at: Timestamp | None
+    removed_at: Timestamp | None = None
     tags: list[str] = msgspec.field(default_factory=list)
 
 
 class AuditedActionView(msgspec.Struct, frozen=True):
     id: int
-    at: str
+    at: Timestamp
     actor: str
     event: str
     client_id: str | None
@@ -220,9 +221,11 @@ class AdminClientRoutes:
         return await self._page(_filter_of(request), page_request_of(request), request.allowed)
 
     async def counts(self, request: ApiRequest) -> StateCounts:
-        """A count ends at 10,000 examined clients; then `is_exact` is false."""
+        """Exact up to 10,000,000 examined clients; beyond, `is_exact` is false. Counts of
+        long lists are kept for a while: `counted_at` is their time."""
         check_filters(request, _FILTERS)
-        return await self._database.read(clients.count_states, _filter_of(request), request.allowed)
+        filters = _filter_of(request)
+        return await counted(request, self._database, lambda: clients.counting(filters, request.allowed))
 
     async def export(self, request: ApiRequest) -> ApiResponse:
         """All clients that match, as CSV with a header row or as a JSON array, sent in parts."""
@@ -240,7 +243,7 @@ class AdminClientRoutes:
 
     def _current_view(self, client: EventClient, own_tags: list[str]) -> ClientView:
         """The client with its tags and with the last poll that this server remembers."""
-        polled_at = iso_or_none(self._newest_poll(client.id, client.last_poll_at))
+        polled_at = iso_precise(self._newest_poll(client.id, client.last_poll_at))
         return msgspec.structs.replace(client_view(client), last_poll_at=polled_at, tags=own_tags)
 
     async def rotate(self, request: ApiRequest, body: ClientRotationBody) -> RegisteredClientView:
@@ -336,14 +339,14 @@ def client_view(client: EventClient) -> ClientView:
         token_endpoint_auth_method=client.credentials.method,
         kids=client_keys.kids(client.credentials.jwks),
         jwks_uri=client.credentials.jwks_uri,
-        jwks_read_at=None if client.jwks_read_at is None else iso_precise(client.jwks_read_at),
+        jwks_read_at=iso_precise(client.jwks_read_at),
         tls_client_auth_subject_dn=client.credentials.subject_dn,
         scope=client.scope,
         set_signing_alg=client.set_signing_alg,
-        created_at=iso(client.created_at),
-        suspended_at=iso_or_none(client.suspended_at),
-        last_poll_at=iso_or_none(client.last_poll_at),
-        removed_at=iso_or_none(client.removed_at),
+        created_at=iso_precise(client.created_at),
+        suspended_at=iso_precise(client.suspended_at),
+        last_poll_at=iso_precise(client.last_poll_at),
+        removed_at=iso_precise(client.removed_at),
     )
 
 

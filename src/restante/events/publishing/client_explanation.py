@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from restante.core.iso_time import iso_precise, parse_iso
+from restante.core.iso_time import Timestamp, iso_precise, parse_iso
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 from restante.events.clients import clients, refusals
@@ -46,14 +46,14 @@ class ClientExplanation(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["active", "suspended"]
     waiting_for: ClientWaitsFor
     sentence: str
-    until: str | None
+    until: Timestamp | None
     waiting: int
     unsigned: int
     delivered: int
     errored: int
-    oldest_at: str | None
-    delivered_at: str | None
-    last_poll_at: str | None
+    oldest_at: Timestamp | None
+    delivered_at: Timestamp | None
+    last_poll_at: Timestamp | None
     last_refusal: RefusalSummary | None
 
 
@@ -86,14 +86,14 @@ def explain(conn: Connection, client_id: str, polled_ms: int | None = None) -> C
         status="active" if facts.client.suspended_at is None else "suspended",
         waiting_for=reason.waiting_for,
         sentence=reason.sentence,
-        until=_time(reason.until_ms),
+        until=iso_precise(reason.until_ms),
         waiting=counts.waiting,
         unsigned=counts.unsigned,
         delivered=counts.delivered,
         errored=counts.errored,
         oldest_at=counts.oldest_at,
-        delivered_at=_time(facts.delivered_ms),
-        last_poll_at=_time(facts.polled_ms),
+        delivered_at=iso_precise(facts.delivered_ms),
+        last_poll_at=iso_precise(facts.polled_ms),
         last_refusal=facts.refusal,
     )
 
@@ -133,7 +133,7 @@ def _no_access(facts: _Facts) -> _Reason | None:
         since = iso_precise(facts.client.suspended_at)
         return _Reason("resumption", f"It is suspended since {since}: it gets no events until it is resumed.")
     refusal = facts.refusal
-    if refusal is None or parse_iso(refusal.last_at, "last_at") < (facts.polled_ms or 0) // 1000 * 1000:
+    if refusal is None or parse_iso(refusal.last_at, "last_at") < (facts.polled_ms or 0):
         return None
     sentence = (
         f"The token endpoint refused it, last at {refusal.last_at} ({refusal.reason}, {refusal.count} times): "
@@ -178,13 +178,13 @@ def _open_events(facts: _Facts) -> _Reason | None:
     if counts.delivered and facts.hidden >= counts.delivered + counts.waiting:
         sentence = (
             f"All its {facts.hidden} open events were delivered; the next is delivered again at "
-            f"{_time(facts.hidden_until_ms)}, if it is not acknowledged before."
+            f"{iso_precise(facts.hidden_until_ms)}, if it is not acknowledged before."
         )
         return _Reason("delivery_window", sentence, facts.hidden_until_ms)
     if counts.delivered:
         sentence = (
             f"It has got {counts.delivered} events that it has not acknowledged, the first since "
-            f"{_time(facts.delivered_ms)}; it polled last {_last_poll(facts)}. Events are delivered oldest first."
+            f"{iso_precise(facts.delivered_ms)}; it polled last {_last_poll(facts)}. Events are delivered oldest first."
         )
         return _Reason("acknowledgement", sentence)
     if counts.waiting:
@@ -208,7 +208,3 @@ def _errored(facts: _Facts) -> _Reason | None:
 
 def _last_poll(facts: _Facts) -> str:
     return "never" if facts.polled_ms is None else f"at {iso_precise(facts.polled_ms)}"
-
-
-def _time(ms: int | None) -> str | None:
-    return None if ms is None else iso_precise(ms)

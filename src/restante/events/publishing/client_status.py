@@ -9,7 +9,7 @@ All counts come from partial indexes alone, so a million rows do not slow them d
 
 import msgspec
 
-from restante.core.iso_time import iso_or_none
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
@@ -31,9 +31,9 @@ class ClientStatus(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     delivered: int
     errored: int
-    oldest_at: str | None
+    oldest_at: Timestamp | None
     oldest_age_seconds: float | None
-    last_poll_at: str | None
+    last_poll_at: Timestamp | None
 
 
 class ErrorReason(msgspec.Struct, frozen=True):
@@ -50,8 +50,8 @@ class ReceiverStatus(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     problem: str | None
     waiting: int
-    last_tried_at: str | None
-    last_delivered_at: str | None
+    last_tried_at: Timestamp | None
+    last_delivered_at: Timestamp | None
 
 
 class ClientStatusDetail(ClientStatus, frozen=True, kw_only=True):
@@ -90,9 +90,9 @@ def _view(row: Row, now_ms: int) -> ClientStatus:
         waiting=row["open"] - delivered,
         delivered=delivered,
         errored=row["errored"],
-        oldest_at=iso_or_none(oldest),
+        oldest_at=iso_precise(oldest),
         oldest_age_seconds=None if oldest is None else max(now_ms - oldest, 0) / 1000,
-        last_poll_at=iso_or_none(row["last_poll_at"]),
+        last_poll_at=iso_precise(row["last_poll_at"]),
     )
 
 
@@ -103,6 +103,6 @@ def _receiver(state: receivers.ReceiverState) -> ReceiverStatus:
         failures=state.failures,
         problem=state.problem,
         waiting=state.waiting,
-        last_tried_at=iso_or_none(state.last_tried_at),
-        last_delivered_at=iso_or_none(state.last_delivered_at),
+        last_tried_at=iso_precise(state.last_tried_at),
+        last_delivered_at=iso_precise(state.last_delivered_at),
     )

@@ -9,10 +9,10 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from restante.core.errors import NotFound
-from restante.core.iso_time import iso, iso_or_none
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database import filtered_list
 from restante.database.connection import Connection, Row
-from restante.database.filtered_list import Condition, FilteredList, StateCounts, among, between, equal
+from restante.database.filtered_list import Condition, FilteredList, StateCounting, among, between, equal
 from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.events.clients import client_scope
@@ -35,9 +35,9 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
     profile: str
     status: str
     kid: str | None
-    created_at: str
-    finished_at: str | None
-    errored_at: str | None
+    created_at: Timestamp
+    finished_at: Timestamp | None
+    errored_at: Timestamp | None
     err: str | None
     err_description: str | None
 
@@ -46,9 +46,9 @@ class EventDetail(EventView, frozen=True, kw_only=True):
     """An event with its token claims, its first delivery by a poll, and its push attempts."""
 
     claims: dict[str, Any]
-    first_polled_at: str | None
+    first_polled_at: Timestamp | None
     push_attempts: int
-    push_due_at: str | None
+    push_due_at: Timestamp | None
     push_problem: str | None
 
 
@@ -72,9 +72,9 @@ def list_page(
     return filtered_list.read(conn, filtered(conn, filters, allowed), window, view)
 
 
-def count(conn: Connection, filters: EventFilter, allowed: AllowedIds = ALL_IDS) -> StateCounts:
-    """How many events of the allowed clients match, in each state."""
-    return filtered_list.count(conn, filtered(conn, filters, allowed), "i.status", STATUSES)
+def counting(filters: EventFilter, allowed: AllowedIds = ALL_IDS) -> StateCounting:
+    """Counts the events of the allowed clients that match, in each state."""
+    return StateCounting(lambda conn: filtered(conn, filters, allowed), "i.status", STATUSES)
 
 
 def filtered(conn: Connection, filters: EventFilter, allowed: AllowedIds) -> FilteredList:
@@ -130,9 +130,9 @@ def show(conn: Connection, jti: str, allowed: AllowedIds = ALL_IDS) -> EventDeta
     return EventDetail(
         **msgspec.structs.asdict(view(row)),
         claims=msgspec.json.decode(text if text.startswith("{") else jws.payload_of(text)),
-        first_polled_at=None if polled is None else iso(polled["sent_at"]),
+        first_polled_at=None if polled is None else iso_precise(polled["sent_at"]),
         push_attempts=row["push_attempts"],
-        push_due_at=iso_or_none(row["push_at"]),
+        push_due_at=iso_precise(row["push_at"]),
         push_problem=row["push_problem"],
     )
 
@@ -162,9 +162,9 @@ def view(row: Row) -> EventView:
         profile=row["profile"],
         status=row["status"],
         kid=row["kid"],
-        created_at=iso(row["created_at"]),
-        finished_at=iso_or_none(row["finished_at"]),
-        errored_at=iso_or_none(row["errored_at"]),
+        created_at=iso_precise(row["created_at"]),
+        finished_at=iso_precise(row["finished_at"]),
+        errored_at=iso_precise(row["errored_at"]),
         err=row["err"],
         err_description=row["err_description"],
     )

@@ -25,6 +25,7 @@ from restante.web.paging import (
     PAGE_QUERY,
     TIME,
     check_filters,
+    counted,
     export,
     export_info,
     page_request_of,
@@ -153,9 +154,11 @@ class AdminEventRoutes:
         )
 
     async def counts(self, request: ApiRequest) -> StateCounts:
-        """A count ends at 10,000 examined events, the newest; then `is_exact` is false."""
+        """Exact up to 10,000,000 examined events; beyond, `is_exact` is false. Counts of
+        long lists are kept for a while: `counted_at` is their time."""
         check_filters(request, _FILTERS)
-        return await self._database.read(listing.count, _filter_of(request), request.allowed)
+        filters = _filter_of(request)
+        return await counted(request, self._database, lambda: listing.counting(filters, request.allowed))
 
     async def export(self, request: ApiRequest) -> ApiResponse:
         """All events that match, without their tokens, as CSV with a header row or as a JSON array, sent in parts."""

@@ -23,7 +23,7 @@ import msgspec
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from restante.core.errors import BadInput, Conflict, NotFound
-from restante.core.iso_time import iso, iso_or_none
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 from restante.events.publishing import event_audit
@@ -63,10 +63,10 @@ class EventKeyView(msgspec.Struct, frozen=True):
     kid: str
     alg: str
     status: str
-    created_at: str
-    signs_from: str
-    published_until: str | None
-    withdrawn_at: str | None
+    created_at: Timestamp
+    signs_from: Timestamp
+    published_until: Timestamp | None
+    withdrawn_at: Timestamp | None
 
 
 def generate(master: MasterKey, alg: str) -> NewEventKey:
@@ -190,10 +190,10 @@ def list_views(conn: Connection) -> list[EventKeyView]:
             kid=row["kid"],
             alg=row["alg"],
             status=_status(conn, row["kid"], row["alg"], row["signs_from"], row["withdrawn_at"]),
-            created_at=iso(row["created_at"]),
-            signs_from=iso(row["signs_from"]),
-            published_until=iso_or_none(row["published_until"]),
-            withdrawn_at=iso_or_none(row["withdrawn_at"]),
+            created_at=iso_precise(row["created_at"]),
+            signs_from=iso_precise(row["signs_from"]),
+            published_until=iso_precise(row["published_until"]),
+            withdrawn_at=iso_precise(row["withdrawn_at"]),
         )
         for row in conn.all(SQL.all_keys)
     ]

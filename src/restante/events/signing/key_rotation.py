@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
-from restante.core.iso_time import iso
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.database import Database
 from restante.database.errors import DatabaseError
 from restante.events.signing import event_keys
@@ -35,7 +35,7 @@ class RotationOptions:
 
 class RotatedEventKey(msgspec.Struct, frozen=True):
     kid: str
-    signs_from: str
+    signs_from: Timestamp
 
 
 class WithdrawnEventKey(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class KeyRotation:
         signs_from = await self._database.write(
             event_keys.rotate, key, options.lead_seconds, options.overlap_seconds, actor
         )
-        return RotatedEventKey(key.kid, iso(signs_from))
+        return RotatedEventKey(key.kid, iso_precise(signs_from))
 
     async def withdraw(self, kid: str, actor: str) -> WithdrawnEventKey:
         alg = await self._database.read(event_keys.algorithm_of, kid)

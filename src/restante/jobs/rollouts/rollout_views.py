@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from restante.core.decoding import INT64_MAX
-from restante.core.iso_time import iso_precise
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
@@ -31,7 +31,7 @@ class WaveView(msgspec.Struct, frozen=True, kw_only=True):
     succeeded: int | None = 0
     failed: int | None = 0
     waiting: int | None = 0
-    started_at: str | None = None
+    started_at: Timestamp | None = None
 
 
 class RolloutView(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +58,9 @@ class RolloutView(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_second: int | None
     poll_boost: bool
     created_by: str
-    created_at: str
+    created_at: Timestamp
     approved_by: str | None
-    finished_at: str | None
+    finished_at: Timestamp | None
     roll_back_job_id: str | None
 
 
@@ -118,7 +118,7 @@ def view(conn: Connection, actions: JobActions, rollout: Row, *, counts: bool = 
         created_by=rollout["created_by"],
         created_at=iso_precise(rollout["created_at"]),
         approved_by=rollout["approved_by"],
-        finished_at=None if rollout["finished_at"] is None else iso_precise(rollout["finished_at"]),
+        finished_at=iso_precise(rollout["finished_at"]),
         roll_back_job_id=None if undo is None else undo["job_id"],
     )
 

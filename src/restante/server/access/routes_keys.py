@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from restante.core.iso_time import iso, iso_or_none
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.database import Database
 from restante.database.paging import Page
 from restante.identity import administration
@@ -47,10 +47,10 @@ class KeyView(msgspec.Struct, kw_only=True):
     grants: list[GrantView]
     user_id: int | None
     status: Literal["active", "suspended", "revoked"]
-    created_at: str
-    expires_at: str | None
-    suspended_at: str | None
-    revoked_at: str | None
+    created_at: Timestamp
+    expires_at: Timestamp | None
+    suspended_at: Timestamp | None
+    revoked_at: Timestamp | None
 
 
 class NewKeyView(KeyView, kw_only=True):
@@ -128,8 +128,8 @@ def view(key: ApiKey) -> KeyView:
         grants=grant_views(key.grants),
         user_id=key.user_id,
         status=status if key.revoked_at is None else "revoked",
-        created_at=iso(key.created_at),
-        expires_at=iso_or_none(key.expires_at),
-        suspended_at=iso_or_none(key.suspended_at),
-        revoked_at=iso_or_none(key.revoked_at),
+        created_at=iso_precise(key.created_at),
+        expires_at=iso_precise(key.expires_at),
+        suspended_at=iso_precise(key.suspended_at),
+        revoked_at=iso_precise(key.revoked_at),
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from restante.core.decoding import INT64_MAX
-from restante.core.iso_time import iso, iso_or_none
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.database import Database
 from restante.database.paging import Page
 from restante.identity import access_audit, administration
@@ -54,8 +54,8 @@ class PersonView(msgspec.Struct, kw_only=True):
     role: str
     grants: list[GrantView]
     status: Literal["active", "suspended"]
-    created_at: str
-    suspended_at: str | None
+    created_at: Timestamp
+    suspended_at: Timestamp | None
 
 
 class PersonBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -172,6 +172,6 @@ def view(user: User) -> PersonView:
         role=user.role.name,
         grants=grant_views(user.grants),
         status="active" if user.suspended_at is None else "suspended",
-        created_at=iso(user.created_at),
-        suspended_at=iso_or_none(user.suspended_at),
+        created_at=iso_precise(user.created_at),
+        suspended_at=iso_precise(user.suspended_at),
     )

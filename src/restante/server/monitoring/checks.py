@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from restante.core.iso_time import format_time
+from restante.core.iso_time import iso_precise
 from restante.database.connection import Connection
 from restante.database.engine import Engine
 from restante.database.errors import DatabaseError, DatabaseUnavailable
@@ -222,10 +222,10 @@ def signal_times_finding(conn: Connection) -> Finding:
         return Finding(
             "signal times",
             State.warning,
-            f"the newest signal has the time {format_time(newest_ms)}, in the future: the clock went back",
+            f"the newest signal has the time {iso_precise(newest_ms)}, in the future: the clock went back",
             "set the clock; signals stay in order meanwhile",
         )
-    return Finding("signal times", State.ok, f"newest signal {format_time(newest_ms) or 'never'}")
+    return Finding("signal times", State.ok, f"newest signal {iso_precise(newest_ms) or 'never'}")
 
 
 def outbox_findings(conn: Connection) -> Iterator[Finding]:

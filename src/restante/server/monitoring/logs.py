@@ -7,6 +7,7 @@ recognises secrets by the names of their fields and by their form, in messages a
 import logging
 import re
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, TextIO
@@ -14,6 +15,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from restante.core.iso_time import iso_precise
 from restante.core.masking import mask_url_passwords
 
 REDACTED = "(redacted)"
@@ -63,11 +65,16 @@ def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     return {name: _redacted(name, value, DEPTH_MAX) for name, value in event.items()}
 
 
+def _add_time(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    event["timestamp"] = iso_precise(int(time.time() * 1000))
+    return event
+
+
 def _enrichers() -> list[Processor]:
     return [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _add_time,
         structlog.processors.StackInfoRenderer(),
         # Tracebacks become text before the redaction, so that it covers them.
         structlog.processors.format_exc_info,

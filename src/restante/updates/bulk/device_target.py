@@ -4,6 +4,7 @@ from typing import Any
 
 from restante.core.errors import BadInput
 from restante.database.connection import Connection, Row
+from restante.database.long_counts import count_now
 from restante.database.queries import queries_beside
 from restante.identity import access_audit
 from restante.identity.grants import AllowedIds, Area
@@ -11,12 +12,12 @@ from restante.jobs.actions import IdPage, JobTarget
 from restante.jobs.rollouts.rollout_items import RolloutItems
 from restante.updates.fleet import groups, selection
 from restante.updates.fleet.device_filter import DeviceFilter, check_values
+from restante.updates.fleet.fleet_counts import FleetCounting
 from restante.updates.polling import poll_boost
 
 SQL = queries_beside(__file__)
 
 # How many ids a step of an exact count reads.
-COUNT_STEP = 5000
 # How long a rollout asks the fleet to poll faster, and how long before the end of that it asks again.
 BOOST_SECONDS = 300
 BOOST_RENEW_SECONDS = 60
@@ -40,17 +41,7 @@ class DeviceTarget(JobTarget[DeviceFilter]):
         return allowed if filters.user_id is None else AllowedIds(frozenset([filters.user_id]))
 
     def count(self, conn: Connection, filters: DeviceFilter, allowed: AllowedIds) -> int:
-        """The exact number, however many there are: a large count is read in steps."""
-        counted = selection.count(conn, filters, allowed)
-        if counted.is_exact:
-            return counted.value
-        total, after = 0, 0
-        while True:
-            page = selection.ids_after(conn, filters, after, COUNT_STEP, allowed)
-            total += len(page.ids)
-            if page.next is None:
-                return total
-            after = page.next
+        return count_now(conn, FleetCounting(filters, allowed)).total.value
 
     def sample(self, conn: Connection, filters: DeviceFilter, allowed: AllowedIds, limit: int) -> list[Any]:
         return list(selection.page(conn, filters, None, limit, allowed).items)

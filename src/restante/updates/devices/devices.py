@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from restante.core.errors import NotAllowed, NotFound
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.delivery.device_presence import FIRST_POLL_SECONDS
@@ -39,7 +40,7 @@ class DeviceDetails:
 
 
 class Device(msgspec.Struct, frozen=True):
-    """A device in the wire format; times in seconds since the epoch."""
+    """A device in the wire format."""
 
     id: int
     user_id: int
@@ -50,10 +51,10 @@ class Device(msgspec.Struct, frozen=True):
     name: str
     status: Literal["active", "revoked"]
     device_keyfp_b64: str
-    created_at: int
-    updated_at: int
-    last_seen_at: int | None
-    revoked_at: int | None
+    created_at: Timestamp
+    updated_at: Timestamp
+    last_seen_at: Timestamp | None
+    revoked_at: Timestamp | None
     agent_version: str | None
 
 
@@ -131,13 +132,9 @@ def _device(row: Row | None) -> Device:
         name=row["name"],
         status="active" if row["revoked_at"] is None else "revoked",
         device_keyfp_b64=base64.b64encode(row["device_keyfp"]).decode(),
-        created_at=row["created_at"] // 1000,
-        updated_at=row["updated_at"] // 1000,
-        last_seen_at=_seconds(row["last_seen_at"]),
-        revoked_at=_seconds(row["revoked_at"]),
+        created_at=iso_precise(row["created_at"]),
+        updated_at=iso_precise(row["updated_at"]),
+        last_seen_at=iso_precise(row["last_seen_at"] or None),
+        revoked_at=iso_precise(row["revoked_at"]),
         agent_version=row["agent_version"],
     )
-
-
-def _seconds(ms: int | None) -> int | None:
-    return ms // 1000 if ms else None

@@ -18,7 +18,7 @@ import msgspec
 from restante.core.cursor import Position, parse_cursor
 from restante.core.decoding import INT64_MAX
 from restante.core.errors import BadInput
-from restante.core.iso_time import iso_precise
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
@@ -54,7 +54,7 @@ class Report(msgspec.Struct, frozen=True):
     """A report of a device's agent; `at` is UTC. `events`: the newest ones, as the agent sent them."""
 
     n: int
-    at: str
+    at: Timestamp
     events: msgspec.Raw
 
 

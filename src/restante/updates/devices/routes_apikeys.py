@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from restante.core.decoding import INT64_MAX
 from restante.core.errors import NotAllowed
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.paging import Page, PageRequest
@@ -48,15 +49,15 @@ class ApiKeyRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ApiKeyView(msgspec.Struct, kw_only=True):
-    """A key without its secret; times in seconds since the epoch."""
+    """A key without its secret."""
 
     id: int
     user_id: int
     name: str
     role: str
-    created_at: int
-    expires_at: int | None
-    revoked_at: int | None
+    created_at: Timestamp
+    expires_at: Timestamp | None
+    revoked_at: Timestamp | None
 
 
 class CreatedApiKey(ApiKeyView, kw_only=True):
@@ -140,7 +141,7 @@ def _view(key: ApiKey) -> ApiKeyView:
         user_id=key.user_id,
         name=key.name,
         role=key.role.name,
-        created_at=key.created_at // 1000,
-        expires_at=None if key.expires_at is None else key.expires_at // 1000,
-        revoked_at=None if key.revoked_at is None else key.revoked_at // 1000,
+        created_at=iso_precise(key.created_at),
+        expires_at=iso_precise(key.expires_at),
+        revoked_at=iso_precise(key.revoked_at),
     )

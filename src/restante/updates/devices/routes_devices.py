@@ -6,6 +6,7 @@
 import msgspec
 
 from restante.core.errors import NotFound
+from restante.core.iso_time import iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.paging import Page, PageRequest, page_of_items
@@ -63,9 +64,10 @@ class DeviceRoutes:
     def _with_memory(self, device: Device) -> Device:
         """The device with the last poll that this server remembers, if it is newer than the stored one."""
         seen = self._presence.last_seen(device.id)
-        if seen is None or int(seen) <= (device.last_seen_at or 0):
+        seen_at = None if seen is None else iso_precise(int(seen * 1000))
+        if seen_at is None or seen_at <= (device.last_seen_at or ""):
             return device
-        return msgspec.structs.replace(device, last_seen_at=int(seen))
+        return msgspec.structs.replace(device, last_seen_at=seen_at)
 
     async def get_of_fleet(self, request: ApiRequest) -> Device:
         device = await self._database.read(devices.get, request.path_id("device_id"))

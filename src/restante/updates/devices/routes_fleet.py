@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from restante.core.decoding import INT64_MAX
 from restante.core.errors import Conflict, NotFound
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.database import Database
 from restante.database.errors import DatabaseError
 from restante.database.filtered_list import StateCounts
@@ -26,6 +27,7 @@ from restante.web.paging import (
     PAGE_QUERY,
     TIME,
     check_filters,
+    counted,
     export,
     export_info,
     page_request_of,
@@ -65,7 +67,7 @@ class OutboxBulkRequest(BulkRequest, kw_only=True):
 
 class PollBoostView(msgspec.Struct):
     active: bool
-    until: float | None
+    until: Timestamp | None
     interval_seconds: int | None
 
 
@@ -173,9 +175,11 @@ class FleetRoutes:
         return await source.database.read(outbox.list_page, filters, page_request_of(request), source.name)
 
     async def row_counts(self, request: ApiRequest) -> StateCounts:
-        """A count ends at 10,000 examined rows, the newest; then `is_exact` is false."""
+        """Exact up to 10,000,000 examined rows; beyond, `is_exact` is false. Counts of
+        long lists are kept for a while: `counted_at` is their time."""
         check_filters(request, _FILTERS)
-        return await self._source(request).database.read(outbox.count_statuses, _filter_of(request))
+        source, filters = self._source(request), _filter_of(request)
+        return await counted(request, source.database, lambda: outbox.counting(filters))
 
     async def export_rows(self, request: ApiRequest) -> ApiResponse:
         """All rows that match, as CSV with a header row or as a JSON array, sent in parts."""
@@ -255,6 +259,6 @@ def _filter_of(request: ApiRequest) -> RowFilter:
 
 
 def _view(found: PollBoost | None) -> PollBoostView:
-    return (
-        PollBoostView(False, None, None) if found is None else PollBoostView(True, found.until, found.interval_seconds)
-    )
+    if found is None:
+        return PollBoostView(False, None, None)
+    return PollBoostView(True, iso_precise(round(found.until * 1000)), found.interval_seconds)

@@ -11,7 +11,8 @@ from restante.database.database import Database
 from restante.database.errors import DatabaseError
 from restante.updates.devices import notifications
 from restante.updates.install import install_configs
-from restante.updates.install.routes import CONFIG_RESPONSE, ETAG, config_response, is_known, version_etag
+from restante.updates.install.install_configs import InstallConfig
+from restante.updates.install.routes import ETAG, config_response, is_known, version_etag
 from restante.updates.pki import assignments, authorities
 from restante.updates.pki.assignments import CertificateBundle, DeviceCertificate
 from restante.updates.pki.authorities import AuthorityBundle
@@ -54,7 +55,10 @@ class SelfRoutes:
                 "Show this device's install config",
                 errors=(404,),
                 headers=(_IF_NONE_MATCH,),
-                responses=(CONFIG_RESPONSE, ResponseInfo(304, headers=(ETAG,), meaning="The device has this version.")),
+                responses=(
+                    ResponseInfo(200, InstallConfig, (ETAG,)),
+                    ResponseInfo(304, headers=(ETAG,), meaning="The device has this version."),
+                ),
             ),
             group.get(
                 CERTIFICATE, self.certificate, Access.device, "Show a certificate of this device", errors=(404, 409)

@@ -13,12 +13,12 @@ import msgspec
 
 from restante.core.cursor import START, LogHead, Position
 from restante.core.decoding import INT64_MAX
-from restante.core.iso_time import iso_precise
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.delivery.log import log
-from restante.updates.fleet.device_rows import ConfigState, precise_or_none
+from restante.updates.fleet.device_rows import ConfigState
 
 SQL = queries_beside(__file__)
 
@@ -40,13 +40,13 @@ class ConfigDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
     state: ConfigState
     wanted: int | None = None
-    wanted_at: str | None = None
+    wanted_at: Timestamp | None = None
     fetched: int | None = None
-    fetched_at: str | None = None
+    fetched_at: Timestamp | None = None
     applied: int | None = None
-    applied_at: str | None = None
+    applied_at: Timestamp | None = None
     failed: int | None = None
-    failed_at: str | None = None
+    failed_at: Timestamp | None = None
     failure: str | None = None
 
 
@@ -61,10 +61,10 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     lag_seconds: float
     queued: int
     undeliverable: int
-    last_poll_at: str | None
+    last_poll_at: Timestamp | None
     is_overdue: bool
-    overdue_at: str | None
-    last_report_at: str | None
+    overdue_at: Timestamp | None
+    last_report_at: Timestamp | None
     config: ConfigDelivery
 
 
@@ -77,11 +77,11 @@ class SignalLine(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     ref: msgspec.Raw
     state: SignalState
-    queued_at: str
-    published_at: str | None = None
-    received_at: str | None = None
-    applied_at: str | None = None
-    failed_at: str | None = None
+    queued_at: Timestamp
+    published_at: Timestamp | None = None
+    received_at: Timestamp | None = None
+    applied_at: Timestamp | None = None
+    failed_at: Timestamp | None = None
     failure: str | None = None
 
 
@@ -141,10 +141,10 @@ def delivery_of(conn: Connection, facts: DeviceFacts) -> Delivery:
         lag_seconds=0.0 if oldest is None else max(0, now_ms - oldest) / 1000,
         queued=facts.queued,
         undeliverable=facts.undeliverable,
-        last_poll_at=precise_or_none(facts.seen_ms),
+        last_poll_at=iso_precise(facts.seen_ms or None),
         is_overdue=facts.is_overdue(now_ms),
-        overdue_at=precise_or_none(overdue_ms),
-        last_report_at=precise_or_none(row["agent_reported_at"]),
+        overdue_at=iso_precise(overdue_ms or None),
+        last_report_at=iso_precise(row["agent_reported_at"] or None),
         config=config_of(row),
     )
 
@@ -157,11 +157,11 @@ def config_of(row: Row) -> ConfigDelivery:
         wanted=row["version"],
         wanted_at=iso_precise(row["config_updated_at"]),
         fetched=row["fetched_version"] or None,
-        fetched_at=precise_or_none(row["fetched_at"]),
+        fetched_at=iso_precise(row["fetched_at"] or None),
         applied=row["applied_version"] or None,
-        applied_at=precise_or_none(row["applied_at"]),
+        applied_at=iso_precise(row["applied_at"] or None),
         failed=row["failed_version"] or None,
-        failed_at=precise_or_none(row["failed_at"]),
+        failed_at=iso_precise(row["failed_at"] or None),
         failure=row["failure"],
     )
 
@@ -212,7 +212,7 @@ def _published_line(row: Row, facts: DeviceFacts, receipts: list[tuple[int, int]
         state=state,
         queued_at=iso_precise(row["ts_ms"]),
         published_at=iso_precise(row["ms"]),
-        received_at=precise_or_none(received_ms),
+        received_at=iso_precise(received_ms or None),
         applied_at=iso_precise(row["outcome_at"]) if outcome == "applied" else None,
         failed_at=iso_precise(row["outcome_at"]) if outcome == "failed" else None,
         failure=row["detail"],

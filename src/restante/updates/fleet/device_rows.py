@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from restante.core.iso_time import iso_precise
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.queries import queries_beside
 from restante.identity import tags
@@ -29,17 +29,17 @@ class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
     app_version: str
     agent_version: str | None
     tags: list[str]
-    created_at: str
-    revoked_at: str | None
-    last_seen_at: str | None
+    created_at: Timestamp
+    revoked_at: Timestamp | None
+    last_seen_at: Timestamp | None
     is_overdue: bool
-    overdue_at: str | None
+    overdue_at: Timestamp | None
     config_state: ConfigState
     config_wanted: int | None
     config_fetched: int | None
     config_applied: int | None
     config_failed: int | None
-    certificate_expires_at: str | None
+    certificate_expires_at: Timestamp | None
 
 
 def rows_of(conn: Connection, device_ids: Sequence[int]) -> list[DeviceRow]:
@@ -66,19 +66,14 @@ def _row(row: Row, device_tags: list[str], now_ms: int) -> DeviceRow:
         agent_version=row["agent_version"],
         tags=device_tags,
         created_at=iso_precise(row["created_at"]),
-        revoked_at=precise_or_none(row["revoked_at"]),
-        last_seen_at=precise_or_none(row["last_seen_at"]),
+        revoked_at=iso_precise(row["revoked_at"] or None),
+        last_seen_at=iso_precise(row["last_seen_at"] or None),
         is_overdue=overdue_at is not None and overdue_at < now_ms,
-        overdue_at=precise_or_none(overdue_at),
+        overdue_at=iso_precise(overdue_at or None),
         config_state=row["state"] or "none",
         config_wanted=row["version"],
         config_fetched=row["fetched_version"] or None,
         config_applied=row["applied_version"] or None,
         config_failed=row["failed_version"] or None,
-        certificate_expires_at=precise_or_none(row["certificate_expires_at"]),
+        certificate_expires_at=iso_precise(row["certificate_expires_at"] or None),
     )
-
-
-def precise_or_none(ms: int | None) -> str | None:
-    """The time; None for no time, which the table of presence stores as 0."""
-    return iso_precise(ms) if ms else None

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from restante.core.iso_time import iso_precise
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
 from restante.updates.fleet.delivery_state import Delivery, DeviceFacts, delivery_of
@@ -41,7 +41,7 @@ class DeviceExplanation(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["active", "revoked"]
     waiting_for: WaitingFor
     sentence: str
-    until: str | None
+    until: Timestamp | None
     failure: str | None
     delivery: Delivery
 
@@ -61,7 +61,7 @@ def explain(conn: Connection, device_id: int, facts: DeviceFacts) -> DeviceExpla
         status="active" if facts.row["revoked_at"] is None else "revoked",
         waiting_for=reason.waiting_for,
         sentence=reason.sentence,
-        until=None if reason.until_ms is None else iso_precise(reason.until_ms),
+        until=iso_precise(reason.until_ms),
         failure=reason.failure,
         delivery=delivery_of(conn, facts),
     )

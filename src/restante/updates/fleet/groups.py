@@ -12,7 +12,7 @@ import msgspec
 
 from restante.core.decoding import DIGITS, INT64_MAX, suggestion
 from restante.core.errors import BadInput, Conflict, NotFound
-from restante.core.iso_time import iso_precise
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
@@ -38,8 +38,8 @@ class Group(msgspec.Struct, frozen=True):
     name: str
     user_id: int | None
     filter: DeviceFilter
-    created_at: str
-    updated_at: str
+    created_at: Timestamp
+    updated_at: Timestamp
     updated_by: str
 
 

@@ -58,6 +58,16 @@ class Examined:
 
 
 @dataclass(frozen=True, slots=True)
+class Kind:
+    """How many devices have the same status, state of the install config, and are overdue alike."""
+
+    is_active: bool
+    config_state: str | None
+    is_overdue: bool
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class IndexReader:
     """`rest`: the conditions to check. `is_index_enough`: they hold for every device of the index, but for one that was
     changed at the same moment."""
@@ -85,6 +95,30 @@ class IndexReader:
     def count_up_to(self, conn: Connection, most: int) -> int:
         """How many entries the index has, counted up to `most`. Ignores the other conditions."""
         return min(most, sum(_count_stream(conn, self.index, stream, most) for stream in self.index.streams))
+
+    def count_kinds(
+        self, conn: Connection, stream: Parameters, place: Place | None, step: int, now_ms: int
+    ) -> tuple[list[Kind], Place | None]:
+        """The kinds of the next devices of a stream that match, and the place of the last one; None at its end."""
+        parameters = self._parameters(place) | stream
+        picked = _picked_text(self.index, has_place=place is not None)
+        last = conn.values(Query("fleet_last", f"{picked} OFFSET :skipped"), **parameters, step=1, skipped=step - 1)
+        rows = conn.values(self._kinds_query(picked), **parameters, step=step, counted_at=now_ms)
+        kinds = [Kind(bool(active), state, bool(overdue), number) for active, state, overdue, number in rows]
+        return kinds, Place(self.index.name, last[0][1], last[0][0]) if last else None
+
+    def _kinds_query(self, picked: str) -> Query:
+        rest = " AND ".join(f"({condition.text})" for condition in self.rest) or "TRUE"
+        is_overdue = "COALESCE(p.overdue_at < :counted_at AND d.revoked_at IS NULL, FALSE)"
+        # The columns are computed first: PostgreSQL does not group by an expression with parameters.
+        before = (
+            f"WITH picked AS ({picked}) "  # noqa: S608 — the names are those of conditions.py
+            "SELECT is_active, state, is_overdue, COUNT(*) AS number FROM (SELECT d.revoked_at IS NULL AS is_active, "
+            f"c.state, {is_overdue} AS is_overdue FROM picked "
+        )
+        after = f" WHERE {rest}) AS found GROUP BY is_active, state, is_overdue"
+        plain, postgres = (" ".join(joins[alias] for alias in "dpc") for joins in (_JOINS, _POSTGRES_JOINS))
+        return Query("fleet_kinds", before + plain + after, (("postgres", before + postgres + after),))
 
     def _parameters(self, place: Place | None) -> Parameters:
         parameters: Parameters = {}

@@ -3,6 +3,7 @@
 import msgspec
 
 from restante.core.errors import NotFound
+from restante.core.iso_time import iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.paging import Page, PageRequest
@@ -98,7 +99,7 @@ def _detail(conn: Connection, user_id: int, device_id: int, remembered: Remember
     device = devices.get(conn, device_id, user_id)
     facts = _facts(conn, user_id, device_id, remembered)
     fields = msgspec.structs.asdict(device)
-    fields["last_seen_at"] = None if facts.seen_ms is None else facts.seen_ms // 1000
+    fields["last_seen_at"] = iso_precise(facts.seen_ms)
     return DeviceDetail(
         **fields,
         tags=tags.tags_of(conn, "device", device_id),

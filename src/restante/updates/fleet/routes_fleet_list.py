@@ -22,7 +22,8 @@ from restante.identity.grants import AllowedIds, Area
 from restante.updates.fleet import selection
 from restante.updates.fleet.device_filter import QUERY_SCHEMAS, DeviceFilter, parse_query
 from restante.updates.fleet.device_rows import DeviceRow
-from restante.updates.fleet.selection import Counts, FleetPage
+from restante.updates.fleet.fleet_counts import Counts, counted
+from restante.updates.fleet.selection import FleetPage
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.paging import LIMIT_DEFAULT, LIMIT_MAX
 from restante.web.request import ApiRequest
@@ -90,9 +91,9 @@ class FleetListRoutes:
         return FleetPage([with_last_poll(row, self._presence) for row in page.items], page.next)
 
     async def counts(self, request: ApiRequest) -> Counts:
-        """A count that needs several filters ends at 10,000 examined devices, and one that needs one at a million; then
-        `is_exact` is false."""
-        return await self._database.read(selection.counts, filter_of(request), request.allowed)
+        """Exact up to 10,000,000 examined devices; beyond, `is_exact` is false. Counts of
+        many devices are kept for a while: `counted_at` is their time."""
+        return await counted(self._database, filter_of(request), request.allowed)
 
     async def export(self, request: ApiRequest) -> ApiResponse:
         """All devices that match, as CSV with a header row or as a JSON array. It is sent in parts, however many there

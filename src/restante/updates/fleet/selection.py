@@ -1,4 +1,4 @@
-"""The devices that a filter selects: pages, counts, and ids for bulk jobs.
+"""The devices that a filter selects: pages, and ids for bulk jobs.
 
 A selection examines a bounded number of devices, so a page costs the same however many devices there are. If the
 filter's other conditions refuse most of the examined devices, a page has fewer items than asked for, even none, and
@@ -9,7 +9,6 @@ Invariant: a device whose fields do not change while pages are read is on exactl
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -31,15 +30,9 @@ from restante.updates.fleet.index_reader import (
     reader_of,
 )
 
-# How many devices a page, a page of ids and a count examine at most.
+# How many devices a page and a page of ids examine at most.
 PAGE_SCAN = 2000
 IDS_SCAN = 5000
-COUNT_SCAN = 10_000
-# A count that one index answers reads nothing but the index, and may go further.
-COUNT_MAX = 1_000_000
-
-COUNTED_STATUSES = ("active", "revoked")
-COUNTED_CONFIG_STATES = ("behind", "current", "applied", "failed")
 
 
 class FleetPage(msgspec.Struct):
@@ -48,22 +41,6 @@ class FleetPage(msgspec.Struct):
 
     items: list[DeviceRow]
     next: str | None
-
-
-class Count(msgspec.Struct, frozen=True):
-    """How many devices match; if `is_exact` is false, at least as many."""
-
-    value: int
-    is_exact: bool
-
-
-class Counts(msgspec.Struct, frozen=True):
-    """How many devices match the filter, and how many of these have each status and each state of their config."""
-
-    total: Count
-    status: dict[str, Count]
-    config: dict[str, Count]
-    overdue: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,26 +105,6 @@ def ids_after(conn: Connection, wanted: DeviceFilter, after_id: int, limit: int,
     return IdPage(found, last_id)
 
 
-def count(conn: Connection, wanted: DeviceFilter, users: AllowedIds = ALL_IDS) -> Count:
-    """How many devices match: up to COUNT_MAX if one index answers it, otherwise of the first COUNT_SCAN devices."""
-    return _count(conn, groups.resolve(conn, wanted, users), users)
-
-
-def counts(conn: Connection, wanted: DeviceFilter, users: AllowedIds = ALL_IDS) -> Counts:
-    """How many devices match, and how many of them have each status and state."""
-    filters = groups.resolve(conn, wanted, users)
-
-    def count_with(**fields: Any) -> Count:
-        return _count(conn, [*filters, DeviceFilter(**fields)], users)
-
-    return Counts(
-        _count(conn, filters, users),
-        {status: count_with(status=status) for status in COUNTED_STATUSES},
-        {state: count_with(config_version=state) for state in COUNTED_CONFIG_STATES},
-        count_with(overdue=True),
-    )
-
-
 def matches(conn: Connection, wanted: DeviceFilter, device_id: int, users: AllowedIds = ALL_IDS) -> bool:
     """Whether the filter selects this device now: a job asks again before it acts on a device."""
     reader = reader_of(None, _conditions(conn, groups.resolve(conn, wanted, users), users))
@@ -157,12 +114,3 @@ def matches(conn: Connection, wanted: DeviceFilter, device_id: int, users: Allow
 
 def _conditions(conn: Connection, filters: Sequence[DeviceFilter], users: AllowedIds) -> list[Condition]:
     return conditions_of(filters, users, conn.now_ms)
-
-
-def _count(conn: Connection, filters: Sequence[DeviceFilter], users: AllowedIds) -> Count:
-    reader = choose(conn, _conditions(conn, filters, users))
-    if reader.is_index_enough:
-        counted = reader.count_up_to(conn, COUNT_MAX)
-        return Count(counted, counted < COUNT_MAX)
-    read = reader.read(conn, None, COUNT_SCAN)
-    return Count(sum(each.is_match for each in read), len(read) < COUNT_SCAN)

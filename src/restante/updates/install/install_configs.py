@@ -9,10 +9,12 @@ bytes, so that a device can compare the config it fetched with the signal. Nothi
 import hashlib
 from base64 import b64encode
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
 from restante.core.errors import BadInput, Conflict, NotFound
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
@@ -24,7 +26,7 @@ from restante.updates.install.install_items import CheckedInstalls, ObjectRefere
 SQL = queries_beside(__file__)
 
 
-class InstallConfig(msgspec.Struct, kw_only=True):
+class _Config(msgspec.Struct, kw_only=True):
     id: int
     user_device_id: int
     version: int
@@ -33,8 +35,20 @@ class InstallConfig(msgspec.Struct, kw_only=True):
     installs_hash: str | None
     after_update_script: str | None
     updated_by: str | None
+
+
+class InstallConfig(_Config, kw_only=True):
+    """The config for its device. The specification fixes its times: seconds since the epoch."""
+
     created_at: int
     updated_at: int
+
+
+class InstallConfigView(_Config, kw_only=True):
+    """The config for operators."""
+
+    created_at: Timestamp
+    updated_at: Timestamp
 
 
 class ConfigVersion(msgspec.Struct, kw_only=True):
@@ -44,7 +58,7 @@ class ConfigVersion(msgspec.Struct, kw_only=True):
     installs_hash: str | None
     change_note: str | None
     changed_by: str
-    created_at: int
+    created_at: Timestamp
 
 
 class ConfigVersionDetail(ConfigVersion, kw_only=True):
@@ -63,11 +77,11 @@ class ConfigEdit:
     expected_version: int | None = None
 
 
-def current(conn: Connection, device_id: int) -> InstallConfig:
+def current(conn: Connection, device_id: int) -> InstallConfigView:
     row = conn.one(SQL.current, device_id=device_id)
     if row is None:
         raise NotFound("the device has no install config")
-    return _config(row)
+    return _view(row)
 
 
 def fetched_by_device(conn: Connection, device_id: int) -> tuple[InstallConfig, bool]:
@@ -75,7 +89,8 @@ def fetched_by_device(conn: Connection, device_id: int) -> tuple[InstallConfig, 
     row = conn.one(SQL.current, device_id=device_id)
     if row is None:
         raise NotFound("the device has no install config")
-    return _config(row), row["fetched_version"] >= row["version"]
+    times = {name: row[name] // 1000 for name in ("created_at", "updated_at")}
+    return InstallConfig(**_fields(row), **times), row["fetched_version"] >= row["version"]
 
 
 def mark_fetched(conn: Connection, device_id: int, version: int) -> None:
@@ -93,14 +108,14 @@ def mark_outcome(conn: Connection, device_id: int, version: int, failure: str | 
         conn.run(SQL.mark_failed, **parameters, failure=failure)
 
 
-def current_of_user(conn: Connection, user_id: int, device_id: int) -> InstallConfig:
+def current_of_user(conn: Connection, user_id: int, device_id: int) -> InstallConfigView:
     get_owned_device(conn, user_id, device_id)
     return current(conn, device_id)
 
 
 def put(
     conn: Connection, emit: Emit, edit: ConfigEdit, checked: CheckedInstalls, after_update_script: str | None
-) -> InstallConfig:
+) -> InstallConfigView:
     """Store the items as the device's next version."""
     _check_editable(conn, edit)
     for reference in checked.references:
@@ -108,7 +123,7 @@ def put(
     return _store(conn, emit, edit, checked.canonical_json.decode(), after_update_script)
 
 
-def restore(conn: Connection, emit: Emit, edit: ConfigEdit, version: int) -> InstallConfig:
+def restore(conn: Connection, emit: Emit, edit: ConfigEdit, version: int) -> InstallConfigView:
     """Store an old version's content as the device's next version."""
     _check_editable(conn, edit)
     old = _version_row(conn, edit.device_id, version)
@@ -134,7 +149,7 @@ def version_detail(conn: Connection, user_id: int, device_id: int, version: int)
 
 def _store(
     conn: Connection, emit: Emit, edit: ConfigEdit, installs_json: str, after_update_script: str | None
-) -> InstallConfig:
+) -> InstallConfigView:
     row = conn.one(
         SQL.store,
         device_id=edit.device_id,
@@ -145,7 +160,7 @@ def _store(
         now_ms=conn.now_ms,
     )
     assert row is not None  # noqa: S101 — an upsert with RETURNING always returns its row
-    config = _config(row)
+    config = _view(row)
     conn.run(SQL.insert_history, config_id=config.id, change_note=edit.change_note)
     ref = {"config_id": config.id, "version": config.version, "installs_hash_b64": config.installs_hash}
     emit(conn, edit.device_id, Signal(signal_types.INSTALL_UPDATED, conn.now_ms, ref))
@@ -176,19 +191,18 @@ def _version_row(conn: Connection, device_id: int, version: int) -> Row:
     return row
 
 
-def _config(row: Row) -> InstallConfig:
-    return InstallConfig(
-        id=row["id"],
-        user_device_id=row["user_device_id"],
-        version=row["version"],
-        installs=msgspec.Raw(row["installs_json"].encode()),
-        installs_json=row["installs_json"],
-        installs_hash=_base64(row["installs_hash"]),
-        after_update_script=row["after_update_script"],
-        updated_by=row["updated_by"],
-        created_at=row["created_at"] // 1000,
-        updated_at=row["updated_at"] // 1000,
-    )
+def _view(row: Row) -> InstallConfigView:
+    times = {name: iso_precise(row[name]) for name in ("created_at", "updated_at")}
+    return InstallConfigView(**_fields(row), **times)
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    same = ("id", "user_device_id", "version", "installs_json", "after_update_script", "updated_by")
+    return {
+        **{column: row[column] for column in same},
+        "installs": msgspec.Raw(row["installs_json"].encode()),
+        "installs_hash": _base64(row["installs_hash"]),
+    }
 
 
 def _version(row: Row) -> ConfigVersion:
@@ -197,7 +211,7 @@ def _version(row: Row) -> ConfigVersion:
         installs_hash=_base64(row["installs_hash"]),
         change_note=row["change_note"],
         changed_by=row["changed_by"],
-        created_at=row["created_at"] // 1000,
+        created_at=iso_precise(row["created_at"]),
     )
 
 

@@ -12,7 +12,13 @@ from restante.database.paging import Page
 from restante.delivery.log.signals import Emit
 from restante.identity.grants import Area
 from restante.updates.install import install_configs
-from restante.updates.install.install_configs import ConfigEdit, ConfigVersion, ConfigVersionDetail, InstallConfig
+from restante.updates.install.install_configs import (
+    ConfigEdit,
+    ConfigVersion,
+    ConfigVersionDetail,
+    InstallConfig,
+    InstallConfigView,
+)
 from restante.updates.install.install_items import checked_installs
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.paging import PAGE_QUERY, page_request_of
@@ -30,7 +36,7 @@ ChangeNote = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*\Z")]
 Script = Annotated[str, Meta(max_length=65536, pattern=r"^[^\x00]*\Z")]
 
 ETAG = Header("ETag", "The version of the install config.", {"type": "string", "examples": ['"7"']}, required=True)
-CONFIG_RESPONSE = ResponseInfo(200, InstallConfig, (ETAG,))
+_CONFIG_RESPONSE = ResponseInfo(200, InstallConfigView, (ETAG,))
 _IF_MATCH = Header(
     "If-Match",
     "The version that the client means to change; 0 if there is none yet. Another version is refused with 409.",
@@ -60,7 +66,7 @@ class InstallRoutes:
 
     def routes(self) -> list[Route]:
         group = RouteGroup("install configs", RESPONSE_FORMAT, area=Area.updates)
-        shown = (CONFIG_RESPONSE,)
+        shown = (_CONFIG_RESPONSE,)
         return [
             group.get(PATH, self.get, Access.read, "Show the device's install config", errors=(404,), responses=shown),
             group.put(
@@ -111,7 +117,7 @@ class InstallRoutes:
         return await self._database.read(install_configs.version_detail, user_id, device_id, request.path_id("version"))
 
 
-def config_response(config: InstallConfig) -> ApiResponse:
+def config_response(config: InstallConfig | InstallConfigView) -> ApiResponse:
     return RESPONSE_FORMAT.success(config).with_headers(version_etag(config.version))
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 import msgspec
 
 from restante.core.errors import BadInput, NotFound
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
@@ -30,7 +31,7 @@ class Account(msgspec.Struct):
     leaf_key_algorithm: str | None
     leaf_ec_curve: str | None
     leaf_rsa_bits: int | None
-    created_at: int
+    created_at: Timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +103,4 @@ def delete(conn: Connection, user_id: int, acct_id: int) -> None:
 
 def _account(row: Row) -> Account:
     same = (column for column in Account.__struct_fields__ if column != "created_at")
-    return Account(**{column: row[column] for column in same}, created_at=row["created_at"] // 1000)
+    return Account(**{column: row[column] for column in same}, created_at=iso_precise(row["created_at"]))

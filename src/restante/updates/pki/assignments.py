@@ -11,6 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from restante.core.errors import Conflict, NotFound
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.commit_events import ClusterMessage
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
@@ -39,11 +40,11 @@ class CertificateAssignment(msgspec.Struct):
     wrap_status: str
     wrap_alg: str
     device_keyfp_b64: str
-    assigned_at: int
+    assigned_at: Timestamp
 
 
 class DeviceCertificate(msgspec.Struct, kw_only=True):
-    """A certificate for its device, without the key."""
+    """A certificate for its device, without the key. Agents read its times in seconds since the epoch."""
 
     id: int
     domain_name: str
@@ -211,7 +212,7 @@ def _assignment(row: Row) -> CertificateAssignment:
         "pending" if row["enc_data_key"] == PENDING_WRAP else "ready",
         row["wrap_alg"],
         _base64(row["device_keyfp"]),
-        row["assigned_at"] // 1000,
+        iso_precise(row["assigned_at"]),
     )
 
 

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from restante.core.errors import Conflict, NotFound
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
@@ -35,12 +36,12 @@ class Authority(msgspec.Struct, kw_only=True):
     curve_name: str | None
     serial_number: str
     valid_days: int
-    not_before: int
-    not_after: int
+    not_before: Timestamp
+    not_after: Timestamp
     key_usage: str | None
     ca_certificate_pem: str
-    created_at: int
-    revoked_at: int | None
+    created_at: Timestamp
+    revoked_at: Timestamp | None
     devices_count: int
 
 
@@ -66,7 +67,7 @@ class AuthorityAssignment(msgspec.Struct):
     ca_id: int
     ca_name: str
     serial: str
-    assigned_at: int
+    assigned_at: Timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,17 +204,17 @@ def _authority(row: Row) -> Authority:
         curve_name=row["curve_name"],
         serial_number=row["serial"],
         valid_days=row["valid_days"],
-        not_before=row["not_before"] // 1000,
-        not_after=row["not_after"] // 1000,
+        not_before=iso_precise(row["not_before"]),
+        not_after=iso_precise(row["not_after"]),
         key_usage=key_usage_text(certificate),
         ca_certificate_pem=as_pem(certificate),
-        created_at=row["created_at"] // 1000,
-        revoked_at=None if row["revoked_at"] is None else row["revoked_at"] // 1000,
+        created_at=iso_precise(row["created_at"]),
+        revoked_at=iso_precise(row["revoked_at"]),
         devices_count=row["devices_count"],
     )
 
 
 def _assignment(row: Row) -> AuthorityAssignment:
     return AuthorityAssignment(
-        row["ca_id"], row["device_id"], row["ca_id"], row["name"], row["serial"], row["assigned_at"] // 1000
+        row["ca_id"], row["device_id"], row["ca_id"], row["name"], row["serial"], iso_precise(row["assigned_at"])
     )

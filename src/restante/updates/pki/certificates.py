@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from restante.core.errors import BadInput, NotFound
+from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
@@ -39,12 +40,12 @@ class Certificate(msgspec.Struct, kw_only=True):
     status: str
     serial: str | None
     issuer: str | None
-    not_before: int | None
-    not_after: int | None
+    not_before: Timestamp | None
+    not_after: Timestamp | None
     devices_count: int
-    created_at: int
-    updated_at: int
-    revoked_at: int | None
+    created_at: Timestamp
+    updated_at: Timestamp
+    revoked_at: Timestamp | None
 
 
 class CertificateDetail(Certificate, kw_only=True):
@@ -129,5 +130,5 @@ def _fields(row: Row) -> dict[str, Any]:
     return {
         "sans": msgspec.json.decode(row["sans"], type=list[str]),
         **{column: row[column] for column in same},
-        **{column: None if row[column] is None else row[column] // 1000 for column in times},
+        **{column: iso_precise(row[column]) for column in times},
     }

@@ -13,9 +13,9 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
 from typing import Any, Callable, Optional
 
+from restante_client.agent import times
 from restante_client.agent.collector.drivers import MinerError, Reading
 from restante_client.agent.collector.inventory import Inventory, Miner
 from restante_client.agent.collector.safety import SafetyOverride
@@ -58,7 +58,7 @@ class Monitor:
         if not miner.lock.acquire(blocking=False):
             return None
         try:
-            ts = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            ts = times.now()
             reading = miner.driver.read()
             self._set_answering(miner, reading)
             self._safety.check(miner, reading)

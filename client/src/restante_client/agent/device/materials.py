@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import msgspec
 
+from restante_client.agent.times import rfc3339
 from restante_client.device.models import AuthorityBundle, CertificateBundle
 from restante_client.errors import VerificationFailed
 
@@ -154,8 +155,8 @@ def _fingerprint(certificate: x509.Certificate) -> str:
 
 def _validity(certificate: x509.Certificate) -> dict[str, str]:
     return {
-        "not_before": certificate.not_valid_before_utc.isoformat(),
-        "not_after": certificate.not_valid_after_utc.isoformat(),
+        "not_before": rfc3339(certificate.not_valid_before_utc),
+        "not_after": rfc3339(certificate.not_valid_after_utc),
     }
 
 

@@ -21,13 +21,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Protocol
 
 import httpx
 
+from restante_client.agent import times
 from restante_client.calls import retry_after
 from restante_client.events.client import Event
 
@@ -178,11 +178,10 @@ class SqliteSink:
 
 
 def described(event: Event) -> dict[str, Any]:
-    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {
         "jti": event.jti,
         "iss": event.claims.get("iss"),
-        "received_at": moment,
+        "received_at": times.now(),
         "claims": event.claims,
         "token": event.token,
     }
