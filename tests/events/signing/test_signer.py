@@ -1,5 +1,6 @@
 import asyncio
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import cast
 
@@ -213,14 +214,59 @@ def test_late_token_does_not_replace_a_stored_one(database: Database, pool: Sign
     assert sign_all(database, pool) == 0
 
 
+class _CommonStart:
+    """Runs what is given to it when every node has begun."""
+
+    def __init__(self, nodes: int) -> None:
+        self._missing = nodes
+        self._guard = threading.Lock()
+        self._held: list[Callable[[], None]] = []
+
+    def begin(self) -> None:
+        with self._guard:
+            self._missing -= 1
+            held = [] if self._missing else self._held
+        for each in held:
+            each()
+
+    def then(self, work: Callable[[], None]) -> None:
+        with self._guard:
+            if self._missing:
+                self._held.append(work)
+                return
+        work()
+
+
+class _NodePool:
+    """Passes the jobs of one node on to a pool; no job ends before every node has submitted one."""
+
+    def __init__(self, pool: SigningPool, start: _CommonStart) -> None:
+        self._pool = pool
+        self._start = start
+        self._has_begun = False
+
+    def submit(self, job: SigningJob, key: KeyMessage) -> "Future[SignedTokens]":
+        ended: Future[SignedTokens] = Future()
+        self._pool.submit(job, key).add_done_callback(
+            lambda signed: self._start.then(lambda: ended.set_result(signed.result()))
+        )
+        if not self._has_begun:
+            self._has_begun = True
+            self._start.begin()
+        return ended
+
+
 def test_two_nodes_share_the_work(database: Database, pool: SigningPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signer, "BATCH_ROWS", 5)
     tpp = database.write_now(inbox_fixture.add_client)
     for _ in range(40):
         publish(database, tpp.client_id)
 
+    start = _CommonStart(2)
+
     async def both() -> list[int]:
-        nodes = [signer_of(database, pool, is_shared=True) for _ in range(2)]
+        pools = [cast(SigningPool, _NodePool(pool, start)) for _ in range(2)]
+        nodes = [signer_of(database, each, is_shared=True) for each in pools]
         return list(await asyncio.gather(*(node.run_once() for node in nodes)))
 
     counts = asyncio.run(both())
