@@ -28,6 +28,7 @@ from bench import (
     telemetry,
     tls,
 )
+from bench.fan_out import publishing as fan_out
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "agent-footprint": agent.footprint,
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "redis-idle-poll": redis_reads.idle_poll,
     "fleet-list": fleet_list.pages,
     "bulk-config": bulk.bulk_config,
+    "fan-out": fan_out.fan_out,
     "start-up": start_up.start_up,
     "outbox-to-poll": outbox_to_poll.outbox_to_poll,
     "latency": delivery.latency,
