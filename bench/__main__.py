@@ -1,10 +1,7 @@
 """`make bench` or `python -m bench [NAME …]`: measure and print each figure beside its reference."""
 
-import os
-import platform
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from bench import (
     agent,
@@ -28,6 +25,10 @@ from bench import (
     telemetry,
     tls,
 )
+from bench.charts import draw
+from bench.fan_out import publishing as fan_out
+from bench.machine import machine
+from bench.peers import run as peers
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "agent-footprint": agent.footprint,
@@ -45,6 +46,9 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "redis-idle-poll": redis_reads.idle_poll,
     "fleet-list": fleet_list.pages,
     "bulk-config": bulk.bulk_config,
+    "fan-out": fan_out.fan_out,
+    "peers": peers.peers,
+    "charts": draw.charts,
     "start-up": start_up.start_up,
     "outbox-to-poll": outbox_to_poll.outbox_to_poll,
     "latency": delivery.latency,
@@ -61,18 +65,6 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "event-publishing": event_publishing.publishing,
     "event-inbox-size": events.polls_by_inbox_size,
 }
-
-
-def machine() -> str:
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        platform.machine(),
-    )
-    return f"{model}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
 
 
 def main() -> None:

@@ -85,7 +85,7 @@ def _enqueue(conn: Connection, start: int) -> None:
 async def _job(path: Path) -> tuple[float, float, float]:
     """Seconds until the job is done, seconds until all is published, and the growth of the process in MiB."""
     database = _opened(path)
-    actions = JobActions(device_job_actions(outbox.enqueue, outbox.enqueue, outbox.enqueue_all, MasterKey(bytes(32))))
+    actions = JobActions(device_job_actions(outbox.enqueue, outbox.enqueue_all, MasterKey(bytes(32))))
     key_id, _ = await database.write(api_keys.create, "bench", Role.operator)
     action = actions.find("devices", "put_config")
     assert action is not None

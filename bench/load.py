@@ -3,7 +3,7 @@
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -41,8 +41,10 @@ def load(
     *,
     scheme: str = "http",
     new_connections: bool = False,
+    connections: int = CONNECTIONS,
+    environment: Mapping[str, str] | None = None,
 ) -> Load:
-    """Send requests for so long; every response must be 2xx."""
+    """Send requests for so long; every response must be 2xx or 3xx. `environment`: for scripts other than the usual."""
     done = subprocess.run(
         [
             "taskset",
@@ -50,13 +52,19 @@ def load(
             CLIENT_CORE,
             "wrk",
             "-t1",
-            f"-c{CONNECTIONS}",
+            f"-c{connections}",
             f"-d{seconds}s",
             "-s",
-            str(Path(__file__).with_name(script)),
+            str(Path(__file__).parent / script),
             f"{scheme}://127.0.0.1:{port}/",
         ],
-        env={**os.environ, "TOKENS": str(tokens), "POLL_PATH": path, **({"CLOSING": "1"} if new_connections else {})},
+        env={
+            **os.environ,
+            "TOKENS": str(tokens),
+            "POLL_PATH": path,
+            **({"CLOSING": "1"} if new_connections else {}),
+            **(environment or {}),
+        },
         capture_output=True,
         text=True,
         check=True,

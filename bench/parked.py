@@ -1,7 +1,8 @@
 """Ten thousand parked long polls: the memory of each, and how long it takes to wake them all.
 
 Waking is compared with as many idle polls over the same connections: from the first event (the poll handles the commit;
-the first request is sent) to the last response at the client.
+the first request is sent) to the last response at the client. On a busy machine the CPU time of the event loop's thread
+says more; waking includes what the event loop does while the signals are published.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from typing import Any
 import uvloop
 
 from bench.idle_poll import warm_server
-from bench.processes import CLIENT_CORE, resident_bytes
+from bench.processes import CLIENT_CORE, resident_bytes, thread_seconds
 
 POLLS = 10_000
 RUNS = 5
@@ -66,23 +67,25 @@ async def _measure(pid: int, port: int, tokens: list[str], commit_time_file: Pat
     for token in tokens:
         _, client = await loop.create_connection(partial(_Client, token, responses), "127.0.0.1", port)
         clients.append(client)
-    idle_times = []
+    idle_times, idle_cpu = [], []
     for _ in range(3):
         finished = responses.expect(POLLS)
-        started = time.monotonic()
+        started, cpu = time.monotonic(), thread_seconds(pid)
         for client in clients:
             client.transport.write(client.idle)
         idle_times.append(await finished - started)
+        idle_cpu.append(thread_seconds(pid) - cpu)
         assert responses.statuses == {b"204": POLLS}, responses.statuses
     connected = resident_bytes(pid)
     finished = responses.expect(POLLS)
     for client in clients:
         client.transport.write(client.waiting)
     await asyncio.sleep(3)
-    parked = resident_bytes(pid)
+    parked, cpu = resident_bytes(pid), thread_seconds(pid)
     os.kill(pid, signal.SIGUSR1)
     last = await asyncio.wait_for(finished, 60)
     assert responses.statuses == {b"200": POLLS}, responses.statuses
+    woken_cpu = thread_seconds(pid) - cpu
     woken = last - float(commit_time_file.read_text())
     return {
         "resident KiB per connection that polled": (connected - before) / POLLS / 1024,
@@ -90,6 +93,9 @@ async def _measure(pid: int, port: int, tokens: list[str], commit_time_file: Pat
         "seconds for 10,000 idle polls (best of 3)": min(idle_times),
         "seconds to wake 10,000": woken,
         "ratio of the two": woken / min(idle_times),
+        "µs of CPU of the event loop for an idle poll": min(idle_cpu) / POLLS * 1e6,
+        "µs of CPU of the event loop to wake one": woken_cpu / POLLS * 1e6,
+        "ratio of the CPU times": woken_cpu / min(idle_cpu),
     }
 
 

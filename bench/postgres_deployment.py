@@ -53,10 +53,10 @@ class PostgresDeployment:
             database.close()
 
     @contextmanager
-    def serving(self, role: str, core: str, redis_port: int | None) -> Iterator[tuple[int, int]]:
+    def serving(self, role: str, core: str, redis_port: int | None, *flags: str) -> Iterator[tuple[int, int]]:
         """Run a server in that role; yields its port and process id."""
         port = free_port()
-        command = serve_command(self._folder.path, port, "--roles", role, *NO_RATE_LIMIT)
+        command = serve_command(self._folder.path, port, "--roles", role, *NO_RATE_LIMIT, *flags)
         environment = {"RESTANTE_DATABASE": self.url}
         if redis_port is not None:
             environment["REDIS_URL"] = f"redis://127.0.0.1:{redis_port}"

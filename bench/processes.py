@@ -33,6 +33,11 @@ def scheduled_seconds(pid: int) -> float:
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
+def thread_seconds(pid: int) -> float:
+    """The CPU time that the main thread of the process has used."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
 def process_stat(pid: int) -> list[str]:
     """The fields of /proc/PID/stat after the name of the program."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -91,7 +91,7 @@ class UpdatesComponent(PollComponent):
         # Signals of applications are sent as they are, whatever their type.
         self._emit_own = emit
         self._emit = emit if options.signal_aliases else without_aliases(emit)
-        # Signals of this server to many devices; none of them is an alias.
+        # Signals to many devices, sent as they are: those of this server have no alias.
         self._emit_all = emit_all or partial(_emit_each, emit)
         self._sources = sources
         self._options = options
@@ -142,7 +142,7 @@ class UpdatesComponent(PollComponent):
         ]
 
     def job_actions(self) -> list[JobAction[Any]]:
-        own = device_job_actions(self._emit_own, self._emit, self._emit_all, self._master_key)
+        own = device_job_actions(self._emit, self._emit_all, self._master_key)
         return [*own, *outbox_actions()]
 
     def fast_handlers(self) -> Mapping[bytes, FastHandler]:

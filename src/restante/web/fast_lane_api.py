@@ -38,6 +38,12 @@ class FastConnection(Protocol):
 class DeferringConnection(FastConnection, Protocol):
     """A connection whose request may still be passed on after the handler has returned."""
 
+    def date_line(self) -> bytes:
+        """The Date header line."""
+
+    def send_bytes(self, data: bytes, /) -> None:
+        """Respond with these bytes: status line, headers and body."""
+
     def defer(self) -> None:
         """Decide later: `accept` or `pass_on` follows."""
 

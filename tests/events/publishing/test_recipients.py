@@ -17,12 +17,15 @@ def event_of(*types: str, sub: str | None = SUB, sub_id: dict[str, str] | None =
 
 
 def recipients_of(database: Database, client_id: str | None, event: CheckedEvent) -> list[Recipient]:
-    (found,) = database.read_now(
-        lambda conn: RecipientReader(conn, [client_id]).address([TargetedEvent(client_id, event)])
+    parts = database.read_now(
+        lambda conn: list(RecipientReader(conn, [client_id]).parts([TargetedEvent(client_id, event)]))
     )
-    if isinstance(found, Failed):
-        raise found.error
-    return found.recipients
+    recipients = []
+    for (found,) in parts:
+        if isinstance(found, Failed):
+            raise found.error
+        recipients += found.recipients
+    return recipients
 
 
 def types_by_client(database: Database, event: CheckedEvent) -> dict[str, list[str]]:

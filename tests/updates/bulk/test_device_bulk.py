@@ -43,7 +43,7 @@ class DeviceBulkApi:
         self.devices = [fleet.add_device(), fleet.add_device(), fleet.add_device(), fleet.add_device(fleet.other_id)]
         for device in (self.devices[0], self.devices[1], self.devices[3]):
             database.write_now(tags.add, "device", device.id, "kiosk")
-        self.actions = device_job_actions(outbox.enqueue, outbox.enqueue, outbox.enqueue_all, fleet.master_key)
+        self.actions = device_job_actions(outbox.enqueue, outbox.enqueue_all, fleet.master_key)
         tokens = new_device_tokens(database, SigningKeys(database, fleet.master_key))
         routes = DeviceBulkRoutes(database, self.actions).routes()
         application = new_application(routes, AccessControl(database, tokens), RESPONSE_FORMAT)

@@ -4,19 +4,28 @@ import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from restante.core.cursor import Position
 from restante.database.database import Database
+from restante.delivery.log.log import EncodedEntries, LogEntry, signal_json
 from restante.identity.devices.device_tokens import DeviceTokens
 from restante.identity.master_key import MasterKey
 from restante.identity.signing_keys import SigningKeys
+from restante.server.http.bounded_protocol import response_bytes
 from restante.updates.devices import devices
-from restante.updates.polling.fast_poll import QUERIES_MAX, FastPoll
+from restante.updates.polling.fast_poll import QUERIES_MAX, FastPoll, signals_bytes
+from restante.updates.polling.poll import PollResult
+from restante.updates.polling.routes import poll_response
 from restante.web.fast_lane_api import WaitOwner
+from restante.web.response import ApiResponse
 from tests.defaults import new_device_tokens
 from tests.identity.people_and_devices import add_device, add_user
 from tests.updates.poll_harness import PollCall, UpdatesHarness, header, poll_options, subjects_of
 
 BURST = 3
+DATE_LINE = b"date: Wed, 18 Nov 2026 10:00:00 GMT\r\n"
 
 
 class Connection(PollCall):
@@ -29,6 +38,15 @@ class Connection(PollCall):
         self.decided: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     thumbprint = None
+
+    def date_line(self) -> bytes:
+        return DATE_LINE
+
+    def send_bytes(self, data: bytes) -> None:
+        head, _, body = data.partition(b"\r\n\r\n")
+        status_line, *lines = head.split(b"\r\n")
+        headers = tuple((name, value) for name, _, value in (line.partition(b": ") for line in lines))
+        self.send(ApiResponse(int(status_line.split()[1]), headers, body))
 
     def defer(self) -> None:
         self.is_deferred = True
@@ -242,3 +260,26 @@ async def test_first_poll_with_an_invalid_cursor_is_passed_on(fast_lane: FastLan
     connection = served(fast_lane.poll(b"", b"a-b"))
     assert await asyncio.wait_for(connection.decided, 30) == "passed on"
     assert not connection.is_finished
+
+
+entries_of = st.lists(
+    st.builds(
+        LogEntry,
+        st.builds(Position, st.integers(0, 2**53), st.integers(1, 10**6)),
+        st.builds(
+            signal_json, st.text(min_size=1, max_size=20), st.integers(0, 2**53), st.sampled_from(["{}", '{"n":"é%b"}'])
+        ),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(entries=entries_of, interval_seconds=st.integers(0, 10**6), is_encoded=st.booleans())
+def test_signals_are_the_same_bytes_as_the_response_of_the_application(
+    entries: list[LogEntry], interval_seconds: int, is_encoded: bool
+) -> None:
+    cursor = b"%d-%d" % entries[-1].position
+    encoded = EncodedEntries([b"%d-%d" % each.position for each in entries], [each.json for each in entries])
+    result = PollResult(cursor, interval_seconds, encoded if is_encoded else entries)
+    assert signals_bytes(result, DATE_LINE) == response_bytes(poll_response(result), DATE_LINE)

@@ -85,18 +85,30 @@ def publish(conn: Connection, event: EventRequest, by: Publisher | None = None) 
 
 
 def publish_all(conn: Connection, publications: Sequence[Publication]) -> list[list[str] | Failed]:
-    """`publish` each event in order, with the same few statements for all of them."""
+    """`publish` each event in order, with the same few statements for all of them.
+
+    For an event to all subscribers, these statements are repeated for each page of clients.
+    """
+    if any(each.event.client_id is None for each in publications):
+        # Before the first page is read: locks that each page adds would not be in the same order in every transaction.
+        conn.lock("inbox", *range(LOCK_STRIPES))
     recipients = RecipientReader(conn, [each.event.client_id for each in publications])
     seconds = conn.now_ms // 1000
-    addressed = recipients.address([_check(each.event, seconds) for each in publications])
-    enqueued = iter(enqueue(conn, [each for each in addressed if isinstance(each, AddressedEvent)]))
+    checked = [_check(each.event, seconds) for each in publications]
+    jtis: list[list[str]] = [[] for _ in publications]
+    failures: dict[int, Failed] = {}
+    for part in recipients.parts(checked):
+        enqueued = iter(enqueue(conn, [each for each in part if isinstance(each, AddressedEvent)]))
+        for number, each in enumerate(part):
+            if isinstance(each, Failed):
+                failures[number] = each
+            else:
+                jtis[number] += next(enqueued)
+    outcomes = [failures.get(number, own) for number, own in enumerate(jtis)]
     actions: list[NewAction] = []
-    outcomes: list[list[str] | Failed] = []
-    for publication, each in zip(publications, addressed, strict=True):
-        outcome = each if isinstance(each, Failed) else next(enqueued)
-        outcomes.append(outcome)
-        if publication.by is not None and outcome and isinstance(outcome, list) and isinstance(each, AddressedEvent):
-            actions.append(_action(publication.by, publication.event.client_id, each.event, len(outcome)))
+    for publication, event, outcome in zip(publications, checked, outcomes, strict=True):
+        if publication.by is not None and isinstance(event, TargetedEvent) and isinstance(outcome, list) and outcome:
+            actions.append(_action(publication.by, publication.event.client_id, event.event, len(outcome)))
     event_audit.record_all(conn, actions)
     return outcomes
 

@@ -11,11 +11,13 @@ A client with a stream receives events in the Shared Signals form only. An event
 receivers only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
+from restante.core.decoding import INT64_MAX
 from restante.core.errors import BadInput, NotFound
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
@@ -24,6 +26,9 @@ from restante.events.publishing import subjects
 from restante.events.publishing.token_claims import CheckedEvent
 
 SQL = queries_beside(__file__)
+
+# How many clients are in memory at a time while an event goes to all subscribers.
+PAGE_CLIENTS = 2000
 
 _encoder = msgspec.json.Encoder()
 
@@ -55,7 +60,7 @@ class AddressedEvent:
 
 
 class _ClientRow(msgspec.Struct, frozen=True):
-    """A row of the queries `some` and `every`; column order matters."""
+    """A row of the queries `some` and `page`; column order matters."""
 
     client: int
     client_id: str
@@ -71,7 +76,13 @@ _FollowerRows = dict[bytes, list[tuple[int, int]]]
 
 
 class RecipientReader:
-    """Reads clients and their subscriptions for many events at once. The constructor prefetches, `address` waits."""
+    """Reads clients and their subscriptions for many events at once. The constructor prefetches, `parts` waits.
+
+        named clients only    one part
+        all clients           a part for each page of clients, in the order of their ids; a named client is in one
+
+    So the memory for an event to all subscribers does not depend on their number.
+    """
 
     def __init__(self, conn: Connection, client_ids: Sequence[str | None]) -> None:
         """Prefetch these clients; None stands for all clients."""
@@ -80,39 +91,72 @@ class RecipientReader:
         listed = _encoder.encode(names).decode()
         self._conn = conn
         self._some = conn.prefetch(SQL.some, client_ids=listed) if names else list
-        self._every = conn.prefetch(SQL.every) if None in client_ids else list
+        self._first_page = self._prefetch_page(0) if None in client_ids else list
+        self._followers: _FollowerRows = {}
 
-    def address(self, events: Sequence[TargetedEvent | Failed]) -> list[AddressedEvent | Failed]:
-        """Find the recipients of each event, or fail with NotFound. An event that already failed stays failed."""
-        every = [_ClientRow(*row) for row in self._every()]
-        some = {row[1]: [_ClientRow(*row)] for row in self._some()}
+    def parts(self, events: Sequence[TargetedEvent | Failed]) -> Iterator[list[AddressedEvent | Failed]]:
+        """Find the recipients of each event, or fail with NotFound. An event that already failed stays failed.
 
-        def candidates(each: TargetedEvent) -> list[_ClientRow]:
-            return every if each.client_id is None else some.get(each.client_id, [])
+        Each part has all events, in the same order, with the recipients among the part's clients.
+        """
+        named = {row[1]: _ClientRow(*row) for row in self._some()}
+        for ids, page in self._pages():
+            found = [_candidates(each, named, ids, page) for each in events]
+            for_streams = (each for each, clients in zip(events, found, strict=True) if _has_stream(clients))
+            self._read_followers([each.event for each in for_streams if isinstance(each, TargetedEvent)])
+            yield [
+                each if isinstance(each, Failed) else self._address(each, named, clients)
+                for each, clients in zip(events, found, strict=True)
+            ]
 
-        for_streams = [each for each in events if isinstance(each, TargetedEvent) and _has_stream(candidates(each))]
-        followers = self._followers([each.event for each in for_streams])
-        return [each if isinstance(each, Failed) else _address(each, candidates(each), followers) for each in events]
+    def _pages(self) -> Iterator[tuple[range, list[_ClientRow]]]:
+        """The clients in pages, each with the range of ids that it covers; the last one covers all ids that follow."""
+        rows, after = self._first_page(), 0
+        while len(rows) == PAGE_CLIENTS:
+            last = rows[-1][0]
+            yield range(after + 1, last + 1), [_ClientRow(*row) for row in rows]
+            rows, after = self._prefetch_page(last)(), last
+        yield range(after + 1, INT64_MAX), [_ClientRow(*row) for row in rows]
 
-    def _followers(self, events: list[CheckedEvent]) -> _FollowerRows:
+    def _prefetch_page(self, after: int) -> Callable[[], list[tuple[Any, ...]]]:
+        return self._conn.prefetch(SQL.page, after=after, limit=PAGE_CLIENTS)
+
+    def _read_followers(self, events: list[CheckedEvent]) -> None:
         digests = {digest for event in events for digest in subjects.matching_digests(event.subject)}
-        prefetched = {digest: self._conn.prefetch(SQL.followers, subject_hash=digest) for digest in digests}
-        return {digest: [(stream, is_added) for stream, is_added in rows()] for digest, rows in prefetched.items()}
+        missing = digests - self._followers.keys()
+        prefetched = {digest: self._conn.prefetch(SQL.followers, subject_hash=digest) for digest in missing}
+        for digest, rows in prefetched.items():
+            self._followers[digest] = [(stream, is_added) for stream, is_added in rows()]
+
+    def _address(
+        self, targeted: TargetedEvent, named: Mapping[str, _ClientRow], clients: list[_ClientRow]
+    ) -> AddressedEvent | Failed:
+        event = targeted.event
+        if targeted.client_id is not None:
+            client = named.get(targeted.client_id)
+            if client is None:
+                return Failed(NotFound(f"there is no client {targeted.client_id}"))
+            if client.stream is None and event.sub is None:
+                return Failed(BadInput("sub", "a value: the client is not a Shared Signals receiver"))
+        follow_states = _follow_states(event, self._followers) if _has_stream(clients) else {}
+        found = (_recipient(client, event, follow_states) for client in clients)
+        return AddressedEvent(event, [recipient for recipient in found if recipient is not None])
+
+
+def _candidates(
+    event: TargetedEvent | Failed, named: Mapping[str, _ClientRow], ids: range, page: list[_ClientRow]
+) -> list[_ClientRow]:
+    """The clients of this part that the event may go to."""
+    if isinstance(event, Failed):
+        return []
+    if event.client_id is None:
+        return page
+    client = named.get(event.client_id)
+    return [client] if client is not None and client.client in ids else []
 
 
 def _has_stream(clients: list[_ClientRow]) -> bool:
     return any(client.stream is not None for client in clients)
-
-
-def _address(targeted: TargetedEvent, clients: list[_ClientRow], followers: _FollowerRows) -> AddressedEvent | Failed:
-    event = targeted.event
-    if targeted.client_id is not None and not clients:
-        return Failed(NotFound(f"there is no client {targeted.client_id}"))
-    if targeted.client_id is not None and clients[0].stream is None and event.sub is None:
-        return Failed(BadInput("sub", "a value: the client is not a Shared Signals receiver"))
-    follow_states = _follow_states(event, followers) if _has_stream(clients) else {}
-    found = (_recipient(client, event, follow_states) for client in clients)
-    return AddressedEvent(event, [recipient for recipient in found if recipient is not None])
 
 
 def _follow_states(event: CheckedEvent, followers: _FollowerRows) -> dict[int, bool]:

@@ -19,15 +19,15 @@ CROSS JOIN LATERAL (
     LEFT JOIN event_streams t ON t.client = c.id
     WHERE c.client_id = value AND c.removed_at IS NULL LIMIT 1) AS found
 
--- name: every
--- Every client, with its subscription and stream.
+-- name: page
+-- The next clients in the order of their ids, with their subscription and stream.
 SELECT c.id AS client, c.client_id, s.event_types,
        t.id AS stream, t.status AS stream_status, t.events_delivered, t.all_subjects
 FROM event_clients c
 LEFT JOIN event_subscriptions s ON s.client = c.id
 LEFT JOIN event_streams t ON t.client = c.id
-WHERE c.removed_at IS NULL
-ORDER BY c.id
+WHERE c.id > :after AND c.removed_at IS NULL
+ORDER BY c.id LIMIT :limit
 
 -- name: followers
 -- The streams with a preference for this subject, and whether they follow it.

@@ -313,7 +313,9 @@ class FastLaneProtocol(BoundedHttpProtocol):
     # The interface for fast handlers, `FastConnection` of web/fast_lane_api.py.
 
     def send(self, response: ApiResponse) -> None:
-        data = response_bytes(response, self.shared.current_date_line())
+        self.send_bytes(response_bytes(response, self.shared.current_date_line()))
+
+    def send_bytes(self, data: bytes) -> None:
         self._write(closing(data) if self._closes else data)
 
     def defer(self) -> None:

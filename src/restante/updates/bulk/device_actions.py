@@ -9,7 +9,7 @@ from msgspec import Meta
 from restante.core.decoding import INT64_MAX
 from restante.core.errors import BadInput, Conflict, NotFound
 from restante.database.connection import Connection, Row
-from restante.delivery.log.signals import TYPE_CHARACTERS_MAX, Emit, check_signal
+from restante.delivery.log.signals import TYPE_CHARACTERS_MAX, Emit, EmitAll, check_signal
 from restante.identity import access_audit
 from restante.jobs.actions import (
     Batch,
@@ -50,9 +50,8 @@ class RevokeParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _DeviceAction(JobAction[Any]):
     """Acts on one device after the other, and leaves an audit row of each."""
 
-    def __init__(self, target: JobTarget[Any], emit: Emit) -> None:
+    def __init__(self, target: JobTarget[Any]) -> None:
         self.target = target
-        self._emit = emit
 
     def _run(self, conn: Connection, batch: Batch, ids: Sequence[int], act: Callable[[Row], str | None]) -> BatchResult:
         """`act` changes the device, or returns why there is nothing to do."""
@@ -76,9 +75,23 @@ class _DeviceAction(JobAction[Any]):
         return result
 
 
+class _EmittingAction(_DeviceAction):
+    """Sends a signal with the change of each device."""
+
+    def __init__(self, target: JobTarget[Any], emit: Emit) -> None:
+        super().__init__(target)
+        self._emit = emit
+
+
 class SendSignal(_DeviceAction):
+    """The signals of a batch are added to the outbox together."""
+
     name = "send_signal"
     params_type = SignalParams
+
+    def __init__(self, target: JobTarget[Any], emit_all: EmitAll) -> None:
+        super().__init__(target)
+        self._emit_all = emit_all
 
     def check(self, conn: Connection, filters: DeviceFilter, params: SignalParams, caller: JobCaller) -> StoredParams:
         try:
@@ -90,12 +103,13 @@ class SendSignal(_DeviceAction):
     def run(self, conn: Connection, batch: Batch, ids: Sequence[int]) -> BatchResult:
         signal = check_signal(batch.params.type, conn.now_ms, batch.params.ref)
 
-        def send(device: Row) -> None:
+        def check(device: Row) -> None:
             if device["revoked_at"] is not None:
                 raise Conflict("the device is revoked")
-            self._emit(conn, device["id"], signal)
 
-        return self._run(conn, batch, ids, send)
+        result = self._run(conn, batch, ids, check)
+        self._emit_all(conn, {each.item: signal for each in result.results if each.state == "done"})
+        return result
 
 
 class AssignCertificate(_DeviceAction, ReceivedAction):
@@ -118,7 +132,7 @@ class AssignCertificate(_DeviceAction, ReceivedAction):
         return self._run(conn, batch, ids, assign)
 
 
-class UnassignCertificate(_DeviceAction):
+class UnassignCertificate(_EmittingAction):
     """Rolls back the assignment of a certificate."""
 
     name = "unassign_certificate"
@@ -131,7 +145,7 @@ class UnassignCertificate(_DeviceAction):
         return self._run(conn, batch, ids, unassign)
 
 
-class AssignAuthority(_DeviceAction):
+class AssignAuthority(_EmittingAction):
     name = "assign_ca"
     params_type = AuthorityParams
 

@@ -52,17 +52,16 @@ class DevicesBulkRequest(BulkRequest, kw_only=True):
     filter: DeviceFilter = DeviceFilter()
 
 
-def device_job_actions(emit_own: Emit, emit: Emit, emit_all: EmitAll, master_key: MasterKey) -> list[JobAction[Any]]:
-    """`emit_own` sends signals of applications, which have any type."""
+def device_job_actions(emit: Emit, emit_all: EmitAll, master_key: MasterKey) -> list[JobAction[Any]]:
     target, rolled_out = DeviceTarget(), new_rollout_devices()
     return [
         PutConfig(target, emit_all),
         PatchConfig(target, emit_all),
-        SendSignal(target, emit_own),
-        AssignCertificate(target, emit),
+        SendSignal(target, emit_all),
+        AssignCertificate(target),
         AssignAuthority(target, emit),
         RenewCertificates(target, emit, master_key),
-        RevokeDevices(target, emit),
+        RevokeDevices(target),
         RestoreConfig(rolled_out, emit_all),
         UnassignCertificate(rolled_out, emit),
     ]

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 from restante.core.cursor import parse_if_none_match
-from restante.core.errors import BadInput, TooManyRequests
+from restante.core.errors import BadInput, RestanteError, TooManyRequests
 from restante.identity.callers import DeviceCaller
 from restante.identity.devices.device_tokens import DeviceTokens
-from restante.updates.polling.poll import LIMIT_DEFAULT, LIMIT_MAX, WAIT_MAX_SECONDS, UpdatesPoll
-from restante.updates.polling.routes import poll_response
-from restante.web.fast_lane_api import DeferringConnection, LaneReply, bearer_token
+from restante.updates.polling.poll import LIMIT_DEFAULT, LIMIT_MAX, WAIT_MAX_SECONDS, PollResult, UpdatesPoll
+from restante.updates.polling.routes import poll_response, signals_body
+from restante.web.fast_lane_api import DeferringConnection, bearer_token
 
 TARGET = b"GET /apiv1/devices/self/updates"
 QUERIES_MAX = 1024
@@ -16,6 +16,35 @@ _PARAMETERS = {b"cursor", b"limit", b"wait"}
 
 # Cursor, limit, wait.
 _Query = tuple[bytes | None, int, int]
+
+
+class PollReply:
+    """Sends the result of a poll. One lives as long as a poll is parked, so it is small.
+
+    Signals are encoded in one step, as one publish may wake very many polls: the bytes are those of `poll_response`.
+    """
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: DeferringConnection) -> None:
+        self._connection = connection
+
+    def __call__(self, result: PollResult | RestanteError) -> None:
+        connection = self._connection
+        if isinstance(result, PollResult) and result.entries:
+            connection.send_bytes(signals_bytes(result, connection.date_line()))
+        else:
+            connection.send(poll_response(result))
+
+
+def signals_bytes(result: PollResult, date_line: bytes) -> bytes:
+    """All bytes of the response to a poll that gets signals."""
+    cursor = result.cursor
+    body = signals_body(result)
+    return (
+        b"HTTP/1.1 200 OK\r\n%bcontent-type: application/json\r\netag: %b\r\ncache-control: no-store\r\n"
+        b"x-poll-interval: %d\r\ncontent-length: %d\r\n\r\n%b"
+    ) % (date_line, cursor, result.interval_seconds, len(body), body)
 
 
 class FastPoll:
@@ -93,7 +122,7 @@ class FastPoll:
         except TooManyRequests as error:
             connection.send(poll_response(error))
             return True
-        parked = poll.start(device_id, cursor, limit, wait > 0, LaneReply(connection, poll_response))
+        parked = poll.start(device_id, cursor, limit, wait > 0, PollReply(connection))
         if wait and not parked.is_over:
             connection.wait(poll, parked, wait)
         return True

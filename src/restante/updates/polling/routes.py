@@ -112,8 +112,11 @@ def poll_response(result: PollResult | RestanteError) -> ApiResponse:
     headers = ((b"etag", cursor), NO_STORE, (b"x-poll-interval", b"%d" % result.interval_seconds))
     if not entries:
         return ApiResponse(204, headers)
-    body = b'{"data":{"cursor":"%b","signals":[%b]}}' % (cursor, b",".join(jsons_of(entries)))
-    return ApiResponse(200, (JSON, *headers), body)
+    return ApiResponse(200, (JSON, *headers), signals_body(result))
+
+
+def signals_body(result: PollResult) -> bytes:
+    return b'{"data":{"cursor":"%b","signals":[%b]}}' % (result.cursor, b",".join(jsons_of(result.entries)))
 
 
 def _cursor_of(request: ApiRequest) -> bytes | None:

@@ -1,0 +1,1 @@
+"""`python -m bench fan-out`: one publish to 100,000 recipients."""
