@@ -1,10 +1,12 @@
 # make run    install and serve on 127.0.0.1:8080, data in ./data
+# make demo   install and show a server with a simulated fleet, on a temporary folder, until Ctrl-C
 # make test   install what the tests need, then run all checks and tests
 # make faults kill and stop every part of a cluster thirty times under load, and clients with their servers a hundred
 #             times, and check the results: three quarters of an hour
 # make mutants plant known bugs in a copy of the source, one at a time, and check that the tests find each: ten minutes
 # make attacks send 24,000 mutated requests to both HTTP protocols and compare the responses: two minutes
 # make bench-compare REV=main  compare the speed of the hot paths with another commit, interleaved: five minutes
+# make screenshots make the pictures of README and docs; with CHECK=1 twice, and compare them: one to three minutes
 # make check  quick checks: format, lint, types, import contracts, fast tests
 PYTHON ?= python3
 VENV := .venv
@@ -12,10 +14,13 @@ BIN := $(VENV)/bin
 DATA ?= data
 LISTEN ?= 127.0.0.1:8080
 
-.PHONY: run test faults mutants attacks explore check install install-test lock bench bench-compare format clean
+.PHONY: run demo screenshots test faults mutants attacks explore check install install-test lock bench bench-compare format clean
 
 run: install
 	@$(BIN)/restante serve --data $(DATA) --listen $(LISTEN)
+
+demo: install
+	@$(BIN)/restante demo $(DEMO)
 
 install: $(VENV)/.run
 install-test: $(VENV)/.test
@@ -71,6 +76,10 @@ attacks: install-test
 explore: install-test
 	RESTANTE_EXAMPLES_TIMES=20 $(BIN)/pytest -q -n 2 tests/models
 	RESTANTE_EXAMPLES_TIMES=20 $(BIN)/pytest -q -n 2 -m hypothesis
+
+# The same bytes every time: see decision 0217.
+screenshots: install-test
+	$(BIN)/python -m tests.screenshots $(if $(CHECK),--check)
 
 format: install-test
 	$(BIN)/ruff format .

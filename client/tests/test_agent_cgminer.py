@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,13 @@ import pytest
 from restante_client.agent.collector.cgminer import DIALECTS, CgMiner
 from restante_client.agent.collector.cgminer_api import CgMinerApi, checked, decode, escaped
 from restante_client.agent.collector.drivers import MinerRefused, MinerUnreachable, NoAnswer, NotSupported, Pool
-from restante_client.agent.collector.simulated import SimulatedMiner, SimulatedMinerServer, simulated_miners
+from restante_client.agent.collector.simulated import (
+    FAULT_SECONDS,
+    Faults,
+    SimulatedMiner,
+    SimulatedMinerServer,
+    simulated_miners,
+)
 
 
 class Clock:
@@ -208,3 +215,22 @@ class TestReplies:
 
     def test_commas_and_backslashes_are_escaped(self) -> None:
         assert escaped("a,b\\c") == "a\\,b\\\\c"
+
+
+def test_faults_heat_miners_up_and_are_repaired() -> None:
+    clock = Clock()
+    miners = [SimulatedMiner(seed, clock=lambda: clock.now) for seed in range(4)]
+    with contextlib.ExitStack() as stack:
+        faults = Faults([stack.enter_context(SimulatedMinerServer(miner)) for miner in miners], 1, lambda: clock.now)
+        faults.step()
+        (broken,) = [miner for miner in miners if (miner.frequency, miner.fan_percent) != (500, 60)]
+        clock.now += 100
+        broken.advance()
+        assert broken.is_failed or broken.temperature > 90
+        clock.now += FAULT_SECONDS
+        faults.step()
+        assert (broken.frequency, broken.fan_percent) == (500, 60)
+        clock.now += 300
+        broken.advance()
+        assert not broken.is_failed
+        assert broken.temperature < 90

@@ -60,7 +60,7 @@ def test_every_command_and_option_is_documented(command: str) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_data_json_and_help(command: str) -> None:
     name = command.removeprefix("restante ")
-    required = {"--json"} if name not in ("serve", "outbox schema") else set()
+    required = {"--json"} if name not in ("serve", "demo", "outbox schema") else set()
     required |= set() if name in WITHOUT_DATA else {"--data"}
     assert required <= COMMANDS[command]
     result = CliRunner().invoke(app, [*command.split()[1:], "-h"])

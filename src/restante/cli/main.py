@@ -20,6 +20,7 @@ GARBAGE_THRESHOLD = 50_000
 
 TABLE = {
     "serve": LazyCommand("server.serve:serve", "Run the server until it is stopped (SIGTERM, Ctrl-C)."),
+    "demo": LazyCommand("server.demo:demo", "Run a server with a simulated fleet on a temporary folder, to look at."),
     "settings": LazyCommand(
         "server.settings:settings", "Show every setting, its value and where the value comes from."
     ),

@@ -1,6 +1,9 @@
 """Sites, commands and clients in the console, without a browser: what is retired or removed, and counts by state."""
 
 import re
+from datetime import UTC, datetime
+
+import httpx
 
 from restante.commands.sites import inventory
 from restante.events.clients import removal
@@ -22,6 +25,28 @@ def test_retired_miner_is_shown_and_is_no_target(server: ConsoleServer) -> None:
     assert f'value="{edge.empty_site_id}:"' not in form
     assert re.search(rf'miners/{edge.free_miner_id}">[^<]*</a> <span class="none">retired', site)
     assert refused.status_code == 409
+
+
+def test_measurements_of_a_collector_are_shown_with_their_units(server: ConsoleServer) -> None:
+    edge = server.add_edge_resources()
+    admin_path = "/api/edge/v1/admin"
+    with server.client("admin") as admin:
+        headers = {"origin": admin.origin}
+        body = {"site_id": edge.site_id, "device_name": "measures"}
+        token = admin.http.post(f"{admin_path}/devices", json=body, headers=headers).json()["token"]
+        # The names that `restante-agent collector` sends.
+        record = {"miner_id": edge.miner_id, "ts": datetime.now(UTC).isoformat(), "hashrate": 98.5, "temp_max": 71.5}
+        record |= {"fan_rpm_min": 3500, "fan_rpm_max": 3600, "power": 3250}
+        sent = httpx.post(
+            f"{server.base_url}/api/edge/v1/telemetry/batch",
+            json=[record],
+            headers={"authorization": f"Bearer {token}"},
+        )
+        page = admin.get(f"/console/sites/{edge.site_id}").text
+    assert sent.status_code == 200
+    row = page[page.index(f'miners/{edge.miner_id}"') :].partition("</tr>")[0]
+    shown = re.findall(r'class="num[^"]*">([^<]*)<', row)
+    assert [value.replace("\u202f", "") for value in shown] == [str(edge.miner_id), "98.5", "71.5", "3600", "3250"]
 
 
 def test_states_of_commands_have_counts(server: ConsoleServer) -> None:

@@ -46,7 +46,7 @@ MINERS_PER_PAGE = 100
 COLLECTORS_MAX = 200
 HISTORY_POINTS = 60
 # What a miner's row shows of its newest record, in this order.
-MEASUREMENTS = (("hashrate_ths", "TH/s"), ("temp_max", "°C"), ("fan_rpm", "rpm"), ("power_w", "W"))
+MEASUREMENTS = (("hashrate", "TH/s"), ("temp_max", "°C"), ("fan_rpm_max", "rpm"), ("power", "W"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,13 @@
 """A simulated miner that speaks the CGMiner API on a loopback port, for tests and demonstrations.
 
-    restante-simulated-miners --count 3 --inventory inventory.toml
+    restante-simulated-miners --count 3 --inventory inventory.toml --faults 30
 
 Its temperature follows what it does: hashing at a higher frequency heats it, fans cool it, and a seeded noise moves it.
 A miner above `FAILURE_TEMPERATURE` stops answering until it has cooled down. The time is an argument (`clock`), so a
 test decides how fast it heats up; the same seed and the same times give the same readings.
+
+With `--faults` a miner breaks from time to time: its fans stall, or it runs too fast. It heats up, perhaps until it
+stops answering, and is repaired two minutes later.
 
 `executed` holds every command that changed it, in order.
 """
@@ -35,6 +38,10 @@ INERTIA = 0.97
 NOISE = 0.3
 WATTS_PER_MEGAHERTZ = 6.0
 TERAHASH_PER_MEGAHERTZ = 0.2
+# How long a fault lasts. The fans stall at the first value; a miner that runs too fast has the second and the third.
+FAULT_SECONDS = 120.0
+STALLED_FAN_PERCENT = 15
+FAST_MEGAHERTZ, FAST_FAN_PERCENT = 720, 25
 READING = ("version", "summary", "devs", "stats", "pools", "privileged")
 _UNESCAPED_COMMA = re.compile(r"(?<!\\),")
 
@@ -248,15 +255,24 @@ class SimulatedMinerServer:
 
         self._server = Server(("127.0.0.1", port), Handler)
         self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._is_ended = False
 
     def __enter__(self) -> SimulatedMinerServer:
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._server.shutdown()
+        self._is_ended = True
+        # Ends the wait of the thread for the next connection.
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port), 10).close()
+        self._thread.join()
         self._server.server_close()
+
+    def _accept(self) -> None:
+        while not self._is_ended:
+            self._server.handle_request()
 
     def executed(self) -> list[tuple[str, str]]:
         """The commands that changed the miner, in order."""
@@ -282,6 +298,45 @@ class SimulatedMinerServer:
                 reply = b'{"RESTART"'
         if not self.is_losing_answers:
             connection.sendall(reply + b"\0")
+
+
+class Faults:
+    """Breaks one miner after another, and repairs each after `FAULT_SECONDS`. The same seed breaks the same ones."""
+
+    def __init__(
+        self, servers: Sequence[SimulatedMinerServer], seed: int = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._servers = servers
+        self._random = random.Random(seed)  # noqa: S311
+        self._clock = clock
+        self._repairs: list[tuple[float, SimulatedMinerServer]] = []
+        for server in servers:
+            with server.lock:
+                server.miner.ambient = self._random.uniform(14.0, 24.0)
+
+    def step(self) -> None:
+        """Repair the miners whose time is over, and break another one."""
+        now = self._clock()
+        for repair_at, server in list(self._repairs):
+            if repair_at <= now:
+                self._repairs.remove((repair_at, server))
+                self._set(server, SimulatedMiner.frequency, SimulatedMiner.fan_percent)
+        broken = [server for _, server in self._repairs]
+        working = [server for server in self._servers if server not in broken]
+        if not working:
+            return
+        server = self._random.choice(working)
+        if self._random.random() < 0.6:
+            self._set(server, SimulatedMiner.frequency, STALLED_FAN_PERCENT)
+        else:
+            self._set(server, FAST_MEGAHERTZ, FAST_FAN_PERCENT)
+        self._repairs.append((now + FAULT_SECONDS, server))
+
+    @staticmethod
+    def _set(server: SimulatedMinerServer, frequency: int, fan_percent: int) -> None:
+        with server.lock:
+            server.miner.advance()
+            server.miner.frequency, server.miner.fan_percent = frequency, fan_percent
 
 
 def _status(status: str, code: int, message: str) -> dict[str, Any]:
@@ -321,6 +376,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=0, help="first port; without it free ports")
     parser.add_argument("--first-id", type=int, default=1, help="id of the first miner in the inventory")
     parser.add_argument("--inventory", type=Path, help="write an inventory file of these miners")
+    parser.add_argument("--faults", type=float, metavar="SECONDS", help="break a miner every so often")
     given = parser.parse_args(arguments)
     with simulated_miners(given.count, given.seed, given.port) as servers:
         text = inventory_text(servers, given.first_id)
@@ -328,8 +384,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             given.inventory.write_text(text, encoding="utf-8")
         sys.stdout.write(text)
         sys.stdout.flush()
+        faults = None if given.faults is None else Faults(servers, given.seed)
         with contextlib.suppress(KeyboardInterrupt):
-            threading.Event().wait()
+            while not threading.Event().wait(given.faults):
+                if faults is not None:
+                    faults.step()
 
 
 if __name__ == "__main__":

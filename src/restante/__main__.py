@@ -1,0 +1,5 @@
+"""`python -m restante`: the command line, where no script of it is installed."""
+
+from restante.cli.main import main
+
+main()

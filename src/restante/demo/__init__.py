@@ -1,0 +1,13 @@
+"""`restante demo`: a server with a living fleet, made with the operator API and the client programs only.
+
+    demo (this process)
+     ├─ restante serve                       on a temporary folder
+     ├─ restante-simulated-miners  × sites   miners that heat up, fail and recover
+     ├─ restante-agent collector   × sites
+     ├─ restante-agent device      × 1
+     ├─ restante-agent receiver    × 2
+     ├─ 199 × DeviceClient, 2 × EventReceiver (in this process)
+     └─ story: what operators do, with OperatorClient
+
+The package knows nothing of the server's inside: what it shows, every user can do.
+"""
