@@ -97,7 +97,7 @@ async def _work(
     operators = Operators(url, password)
     stack.push_async_callback(operators.close)
     await setup.create_people(operators, world)
-    fleet = Fleet(folder / "devices", operators, complain)
+    fleet = Fleet(folder / "devices", operators, complain, options.devices)
     stack.push_async_callback(fleet.close)
     await _create(folder, programs, world, operators, fleet, made, shop_outbox)
     story = Story(world, operators, fleet, made, folder)

@@ -17,14 +17,16 @@ from typing import Any
 import httpx
 from restante_client import DeviceClient, InstallConfig, Signal
 from restante_client.device.models import Session
-from restante_client.errors import Forbidden, RestanteError, SessionEnded
+from restante_client.errors import Forbidden, RestanteError, SessionEnded, Unreachable
 from restante_client.runtime import AsyncRuntime
 
 from restante.demo import tasks
 from restante.demo.operators import Operators
 from restante.demo.world import SimulatedDevice
 
-CONNECTIONS_MAX = 40
+# Each device may have a long poll and another request at the same time.
+CONNECTIONS_PER_DEVICE = 2
+RETRY_SECONDS = 5.0
 READER_ITEM = "card-reader"
 READER_ERROR = "card-reader: firmware 4.2 needs reader hardware 2, found 1"
 APPLY_SECONDS = (0.5, 4.0)
@@ -41,17 +43,19 @@ class RunningDevice:
 
 @dataclass(slots=True)
 class Fleet:
-    """All simulated devices. They share the connections to the server, as devices behind one gateway do."""
+    """All simulated devices. They share one pool of connections to the server."""
 
     folder: Path
     operators: Operators
     # Gets a text if a device fails in a way that no device in the field should.
     complain: Callable[[str], None]
+    devices_max: int
     runtime: AsyncRuntime = field(init=False)
     devices: dict[int, RunningDevice] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)
+        connections = CONNECTIONS_PER_DEVICE * self.devices_max
+        limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
         self.runtime = AsyncRuntime(**self.operators.http, limits=limits)
 
     async def register(self, devices: Iterable[SimulatedDevice], owner: str) -> None:
@@ -107,8 +111,13 @@ async def _live(running: RunningDevice) -> None:
     with suppress(Forbidden, SessionEnded):
         with suppress(RestanteError):
             await client.report({"type": "agent.started", "agent_version": running.device.app_version})
-        async for signal in client.updates():
-            await handle(running, signal)
+        while True:
+            try:
+                async for signal in client.updates():
+                    await handle(running, signal)
+            except Unreachable:
+                # The signal was not handled to its end: the server delivers it again.
+                await asyncio.sleep(RETRY_SECONDS)
 
 
 async def handle(running: RunningDevice, signal: Signal) -> None:
