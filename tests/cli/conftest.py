@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,18 +25,19 @@ from tests.server.live_server import LiveServer
 OWNER = "owner@example.com"
 
 
+def with_options(args: Sequence[str], *options: str) -> list[str]:
+    """The arguments with these options, before a `--` that ends the options: an id may begin with a hyphen."""
+    end = args.index("--") if "--" in args else len(args)
+    return [*args[:end], *options, *args[end:]]
+
+
 class Restante(NamedTuple):
     """The command line on one data folder."""
 
     data: Path
 
     def __call__(self, *args: str, stdin: str | bytes | None = None) -> Result:
-        # `--` ends the options: an id may begin with a hyphen.
-        words, separator, rest = args, [], []
-        if "--" in args:
-            end = args.index("--")
-            words, separator, rest = args[:end], ["--"], list(args[end + 1 :])
-        return CliRunner().invoke(app, [*words, "--data", str(self.data), *separator, *rest], input=stdin)
+        return CliRunner().invoke(app, with_options(args, "--data", str(self.data)), input=stdin)
 
     def ok(self, *args: str, stdin: str | None = None) -> str:
         """The output of a command that succeeds."""
@@ -46,7 +47,7 @@ class Restante(NamedTuple):
         return result.stdout
 
     def json(self, *args: str, stdin: str | None = None) -> Any:
-        printed = self.ok(args[0], *args[1:2], "--json", *args[2:], stdin=stdin)
+        printed = self.ok(*with_options(args, "--json"), stdin=stdin)
         assert printed.count("\n") == 1
         return json.loads(printed)
 

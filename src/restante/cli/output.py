@@ -140,6 +140,8 @@ def _shown(value: Any, is_utc: bool) -> str:
         return rfc3339(value) if is_absolute else relative(value, datetime.now(UTC))
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ", ".join(value)
     if isinstance(value, dict | list):
         return _encoder.encode(normalised(value)).decode()
     return str(value)

@@ -36,7 +36,7 @@ def test_public_key_in_pem_becomes_a_jwk(remote: Restante, tmp_path: Path, kind:
     }
     file = tmp_path / "key.pem"
     file.write_bytes(public_pem(keys[kind]()))
-    made = remote.json("client", "create", kind, "--method", "private_key_jwt", "--jwks", str(file))
+    made = remote.json("client", "create", kind, "--method", "private_key_jwt", "--public-key", str(file))
     assert len(remote.json("client", "show", made["client_id"])["kids"][0]) == 43
 
 
@@ -44,8 +44,9 @@ def test_private_key_is_refused_and_not_sent(remote: Restante, tmp_path: Path) -
     file = tmp_path / "key.pem"
     key = ec.generate_private_key(ec.SECP256R1())
     file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    refused = remote.error_line("client", "create", "x", "--method", "private_key_jwt", "--jwks", str(file))
-    assert refused.startswith("--jwks: expected a public key")
+    create = ("client", "create", "x", "--method", "private_key_jwt")
+    assert remote.error_line(*create, "--public-key", str(file)).startswith("--public-key: expected a public key")
+    assert remote.error_line(*create, "--jwks", str(file)).startswith("--jwks: expected a JWKS; --public-key")
 
 
 def test_subject_is_read_from_the_certificate(remote: Restante) -> None:

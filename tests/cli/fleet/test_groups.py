@@ -9,7 +9,7 @@ from tests.cli.conftest import OWNER, AddDevice, Restante
 def test_group_is_a_saved_filter(remote: Restante, add_device: AddDevice) -> None:
     remote.ok("device", "tag", str(add_device("grouped")), "pilot", "north")
     assert remote.ok("group", "create", "pilots", "--tag", "pilot", "--tag", "north") == (
-        "Group 1 (pilots) has 1 devices now.\n"
+        "Group 1 (pilots); devices in it now: 1.\n"
     )
     assert remote.json("group", "show", "pilots")["filter"] == {"tag": "pilot,north"}
     assert [each["name"] for each in remote.items("device", "list", "--group", "pilots")] == ["grouped"]

@@ -53,9 +53,21 @@ def test_json_counts_tables_and_rows(filled: Restante, empty_postgres_url: str) 
 
 def test_copy_into_filled_database_is_refused(filled: Restante, empty_postgres_url: str) -> None:
     assert run_copy(filled.data, empty_postgres_url).exit_code == 0
+    (filled.data / "copied-to").unlink()
     result = run_copy(filled.data, empty_postgres_url)
     assert result.exit_code == 1
     assert "not empty" in result.stderr
+
+
+def test_copied_database_refuses_and_names_the_new_one(filled: Restante, empty_postgres_url: str) -> None:
+    assert run_copy(filled.data, empty_postgres_url).exit_code == 0
+    refused = f"the database in {filled.data} was copied to postgresql://"
+    assert refused in filled.error_line("keys", "list")
+    assert refused in filled.error_line("migrate", "status")
+    with pytest.raises(DatabaseError, match=r"delete .*copied-to"), opened(Settings(data=filled.data)):
+        pass
+    (filled.data / "copied-to").unlink()
+    filled.ok("keys", "list")
 
 
 def test_folder_without_database_is_refused(tmp_path: Path, empty_postgres_url: str) -> None:

@@ -260,7 +260,7 @@ def _keys(jwks: str | None, public_key: Path | None) -> dict[str, Any] | None:
         return _jwks(jwks)
     if jwks is not None:
         raise typer.BadParameter("give --jwks or --public-key")
-    return {"keys": [_jwk(public_key.read_bytes(), "--public-key")]}
+    return {"keys": [_jwk(public_key.read_bytes())]}
 
 
 def _jwks(source: str | None) -> dict[str, Any] | None:
@@ -268,21 +268,21 @@ def _jwks(source: str | None) -> dict[str, Any] | None:
         return None
     raw = typer.get_binary_stream("stdin").read() if source == "-" else Path(source).read_bytes()
     if raw.lstrip().startswith(b"-----BEGIN"):
-        return {"keys": [_jwk(raw, "--jwks")]}
+        raise BadInput("--jwks", "a JWKS; --public-key takes a public key in PEM")
     try:
         return msgspec.json.decode(raw, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise BadInput("--jwks", "a JWKS, or a public key in PEM") from None
+        raise BadInput("--jwks", "a JWKS") from None
 
 
-def _jwk(pem: bytes, flag: str) -> dict[str, str]:
+def _jwk(pem: bytes) -> dict[str, str]:
     """A public key in PEM as a JWK. Its `kid` is its thumbprint (RFC 7638)."""
     try:
         key: Any = (
             x509.load_pem_x509_certificate(pem).public_key() if b"CERTIFICATE" in pem else load_pem_public_key(pem)
         )
     except (ValueError, UnsupportedAlgorithm):
-        raise BadInput(flag, "a public key or a certificate in PEM, not a private key") from None
+        raise BadInput("--public-key", "a public key or a certificate in PEM, not a private key") from None
     if isinstance(key, rsa.RSAPublicKey):
         rsa_numbers = key.public_numbers()
         jwk = {"e": _number(rsa_numbers.e), "kty": "RSA", "n": _number(rsa_numbers.n)}
@@ -293,7 +293,7 @@ def _jwk(pem: bytes, flag: str) -> dict[str, str]:
     elif isinstance(key, ed25519.Ed25519PublicKey):
         jwk = {"crv": "Ed25519", "kty": "OKP", "x": _text(key.public_bytes_raw())}
     else:
-        raise BadInput(flag, "an RSA, P-256, P-384, P-521 or Ed25519 key")
+        raise BadInput("--public-key", "an RSA, P-256, P-384, P-521 or Ed25519 key")
     thumbprint = hashlib.sha256(msgspec.json.encode(jwk, order="sorted")).digest()
     return {**jwk, "kid": _text(thumbprint), "use": "sig"}
 

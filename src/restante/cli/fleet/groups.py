@@ -38,7 +38,7 @@ def show(call: Call, group: GroupArgument) -> Item:
     return dict(call.client.groups.get(group_id(call, group)))
 
 
-@GROUP.does("create", "Group {id} ({name}) has {devices} devices now.", filters=filters.GROUP_FILTERS)
+@GROUP.does("create", "Group {id} ({name}); devices in it now: {devices}.", filters=filters.GROUP_FILTERS)
 def create(call: Call, name: NameArgument, user: UserOption = None) -> Any:
     """Save a filter as a group. With --user it is a group of that user's devices, else of the whole fleet."""
     fields: dict[str, Any] = {} if user is None else {"user_id": user_id(call, user)}
@@ -46,7 +46,7 @@ def create(call: Call, name: NameArgument, user: UserOption = None) -> Any:
     return _with_count(call, call.client.groups.create(name=name, filter=filter, **fields))
 
 
-@GROUP.does("update", "Group {id} ({name}) has {devices} devices now.", filters=filters.GROUP_FILTERS)
+@GROUP.does("update", "Group {id} ({name}); devices in it now: {devices}.", filters=filters.GROUP_FILTERS)
 def update(
     call: Call,
     group: GroupArgument,

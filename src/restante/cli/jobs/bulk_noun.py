@@ -72,7 +72,12 @@ def run_bulk(call: Call, action: Action, columns: Columns) -> None:
     notes = [f"Follow it with: restante job watch {job['job_id']}"]
     if job["state"] == "pending_approval":
         notes = [f"It waits for approval: another person approves it with `restante job approve {job['job_id']}`."]
-    print_text(job, "Job {job_id} is {state}: {action} on {total} items.", notes, as_json=call.is_json)
+    print_text(
+        job,
+        f"Job {{job_id}} is {{state}}: {{action}} on {counted(job['total'], action.things)}.",
+        notes,
+        as_json=call.is_json,
+    )
 
 
 def selection(call: Call) -> dict[str, Any]:
@@ -97,7 +102,11 @@ def look_first(call: Call, found: Any, does: str, things: str, columns: Columns)
     named = [str(_name(item)) for item in found["sample"][:NAMES_SHOWN]]
     more = ", …" if found["total"] > len(named) else ""
     approval = " It then waits for the approval of another person." if found.get("needs_approval") else ""
-    call.confirm(f"This {does} {found['total']} {things} ({', '.join(named)}{more}).{approval}")
+    call.confirm(f"This {does} {counted(found['total'], things)} ({', '.join(named)}{more}).{approval}")
+
+
+def counted(number: int, things: str) -> str:
+    return f"{number} {things.removesuffix('s') if number == 1 else things}"
 
 
 def _name(item: Any) -> object:
@@ -109,7 +118,8 @@ def _print_dry_run(call: Call, found: Any, things: str, columns: Columns) -> Non
         print_json(normalised(found))
         return
     shown = f"; the first {len(found['sample'])} are shown" if found["total"] > len(found["sample"]) else ""
-    typer.echo(f"{found['total']} {things} match{shown}. Nothing was changed.", err=True)
+    matching = f"{counted(found['total'], things)} {'matches' if found['total'] == 1 else 'match'}"
+    typer.echo(f"{matching}{shown}. Nothing was changed.", err=True)
     if found.get("needs_approval"):
         typer.echo("It would wait for the approval of another person.", err=True)
     print_list({"items": found["sample"]}, columns, as_json=False, is_utc=call.is_utc, when_empty="")

@@ -11,7 +11,7 @@ from restante.cli.edge import miners
 from restante.cli.fleet import devices
 from restante.cli.fleet.configs import NoteOption, config_of
 from restante.cli.jobs.bulk import CommandParamsOption, PriorityOption, TtlOption, command_params
-from restante.cli.jobs.bulk_noun import BULK_OPTIONS, look_first, selection
+from restante.cli.jobs.bulk_noun import BULK_OPTIONS, counted, look_first, selection
 from restante.cli.output import Column, Columns, identity, print_list, print_one, print_text, when
 from restante.cli.remote import completion, filters
 from restante.cli.remote.arguments import full_id, given
@@ -166,7 +166,12 @@ def _start(call: Call, body: Item) -> None:
         notes = [
             f"It waits for approval: another person approves it with `restante rollout approve {made['rollout_id']}`."
         ]
-    print_text(made, "Rollout {rollout_id} is {state}: {action} on {total} items.", notes, as_json=call.is_json)
+    print_text(
+        made,
+        f"Rollout {{rollout_id}} is {{state}}: {{action}} on {counted(made['total'], things)}.",
+        notes,
+        as_json=call.is_json,
+    )
 
 
 @ROLLOUT.verb("create", _start, BULK_OPTIONS, FILTERS)
