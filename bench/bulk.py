@@ -4,7 +4,7 @@ Bare publishing claims, publishes and marks rows of the outbox that are there al
 engine beside the real dispatcher on the same database until every signal is published: it also writes a version, a row
 of the history, an outbox row, a result and an audit row of each device. Both are durable. The memory is that of this
 process, in which both run, after a fifth of the job and at its end; it includes the page cache of SQLite, which grows
-up to 64 MiB.
+up to 64 MiB. `bulk_parked` does the same change on a server with parked polls.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench import device_data
+from bench import bulk_parked, device_data
 from restante.core.backoff import Backoff
 from restante.database.connection import Connection
 from restante.database.database import Database
@@ -53,6 +53,7 @@ def bulk_config() -> dict[str, float]:
         "devices/s, bulk config until all is published": DEVICES / whole,
         "ratio to bare publishing": bare / whole,
         "MiB grown in the last 80,000 (page cache: up to 64)": grown,
+        **bulk_parked.parked_during_bulk(),
     }
 
 

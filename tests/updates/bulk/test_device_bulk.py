@@ -1,5 +1,6 @@
 """Bulk actions on devices, through the route and the job engine."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -240,3 +241,20 @@ def test_audit_rows_of_items_expire_and_others_stay(api: DeviceBulkApi, clock: M
     assert database.write_now(access_audit.forget_items, 200) == 0
     assert database.write_now(access_audit.forget_items, 50) == 2
     assert len(database.read_now(access_audit.list_page, None, None, PageRequest(500, 0)).items) == before
+
+
+async def test_jobs_of_two_operators_at_once_each_change_every_device(api: DeviceBulkApi) -> None:
+    other = {**ITEM, "to": ["/etc/ssl/other.pem"]}
+    bodies: list[dict[str, Any]] = [
+        {"action": "put_config", "filter": {"tag": "kiosk"}, "params": {"installs": [item]}} for item in (ITEM, other)
+    ]
+    created = await asyncio.gather(*(api.post(**body) for body in bodies))
+    runners = [JobRunner(api.database, JobActions(api.actions)) for _ in range(2)]
+    await asyncio.gather(*map(run_until_idle, runners))
+    await run_until_idle(runners[0])
+    jobs_done = [api.job(each.json()["data"]["job_id"]) for each in created]
+    assert [(job.state, job.done, job.failed, job.skipped) for job in jobs_done] == [("done", 3, 0, 0)] * 2
+    for device in (api.devices[0], api.devices[1], api.devices[3]):
+        version, items, _ = api.config(device)
+        assert version == 2
+        assert items[0]["to"] in (ITEM["to"], other["to"])

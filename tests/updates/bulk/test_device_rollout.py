@@ -1,10 +1,12 @@
 """Rollouts on devices: what counts as success, laggards, the poll boost, and rolling back."""
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
 
+from restante.core.errors import Conflict
 from restante.core.rollout_rules import RolloutRules
 from restante.database.connection import Connection
 from restante.database.database import Database
@@ -148,3 +150,45 @@ async def test_certificate_counts_as_received_by_the_cursor_and_is_unassigned_ag
     assert (shown.state, shown.succeeded, shown.failed) == ("paused", 1, 1)
     await rollout.roll_back()
     assert rollout.database.read_now(assignments.active_holders, certificate.id) == [rollout.devices[1].id]
+
+
+def handed_out(shown: RolloutView) -> int:
+    return sum(wave.handed_out for wave in shown.waves)
+
+
+async def test_operators_at_once_leave_the_rollout_in_one_state(rollout: DeviceRollout) -> None:
+    await rollout.start("put_config", installs=[ITEM])
+    database, actions, rollout_id = rollout.database, rollout.actions, rollout.rollout_id
+    outcomes = await asyncio.gather(
+        *(database.write(rollouts.pause, actions, rollout_id, "ada") for _ in range(2)),
+        *(database.write(rollouts.resume, actions, rollout_id, "ben") for _ in range(2)),
+        *(database.write(rollouts.abort, actions, rollout_id, "eve") for _ in range(2)),
+        return_exceptions=True,
+    )
+    # Who comes after the abort is refused.
+    assert {type(each) for each in outcomes} <= {type(None), Conflict}
+    assert outcomes[4:] == [None, None]
+    shown = await rollout.look()
+    assert (shown.state, shown.reason, handed_out(shown)) == ("aborted", "aborted by eve", 1)
+
+
+async def test_operators_at_once_begin_one_wave_and_roll_back_once(rollout: DeviceRollout) -> None:
+    await rollout.start("put_config", installs=[ITEM])
+    database, actions, rollout_id = rollout.database, rollout.actions, rollout.rollout_id
+    advanced = await asyncio.gather(
+        *(database.write(rollouts.advance, actions, rollout_id, name) for name in ("ada", "ben")),
+        return_exceptions=True,
+    )
+    # The second one finds the wave that the first one has begun.
+    assert sorted(str(each) for each in advanced) == ["None", "the current wave is not handed out yet"]
+    shown = await rollout.look()
+    assert (shown.wave, handed_out(shown)) == (2, 3)
+    rolled_back = await asyncio.gather(
+        *(database.write(rollouts.roll_back, actions, rollout_id, rollout.caller(), Role.operator) for _ in range(2)),
+        return_exceptions=True,
+    )
+    assert sorted(type(each).__name__ for each in rolled_back) == ["Conflict", "NoneType"]
+    shown = await rollout.look()
+    assert shown.state == "rolled_back"
+    versions = [database.read_now(install_configs.current, device.id).version for device in rollout.devices]
+    assert versions == [2, 2, 2]

@@ -1,11 +1,13 @@
 """Groups and tags of devices over HTTP: saved filters within the caller's grants, every change in the audit trail."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from restante.database.paging import PageRequest
 from restante.identity import access_audit
+from restante.identity.tags import TAGS_MAX
 from tests.updates.fleet.fleet_api import FleetApi
 from tests.updates.fleet.fleet_fixture import DescribedFleet
 
@@ -110,3 +112,40 @@ async def test_tags_of_a_device_are_added_and_removed(fleet_api: FleetApi, fleet
     assert (await fleet_api.call("DELETE", path + "pilot")).status_code == 200
     assert (await fleet_api.call("PUT", path + "Not%20a%20tag")).status_code == 400
     assert events(fleet_api) == ["device.tagged", "device.tagged", "device.untagged"]
+
+
+async def test_operators_at_once_create_one_group_of_a_name(fleet_api: FleetApi) -> None:
+    bodies = [{"name": "pilots", "filter": {"tag": tag}} for tag in "abcdef"]
+    answers = await asyncio.gather(*(fleet_api.call("POST", GROUPS, body) for body in bodies))
+    assert sorted(answer.status_code for answer in answers) == [201] + [409] * 5
+    [stored] = (await fleet_api.get(GROUPS))["items"]
+    [made] = [answer.json()["data"] for answer in answers if answer.status_code == 201]
+    assert stored == made
+    assert events(fleet_api) == ["group.created"]
+
+
+async def test_group_that_is_changed_and_deleted_at_once_is_gone(fleet_api: FleetApi) -> None:
+    group = await create(fleet_api, "pilots", filter={"tag": "x"})
+    path = f"{GROUPS}/{group['id']}"
+    calls = [("PUT", {"filter": {"tag": "y"}}), ("DELETE", None), ("PUT", {"name": "others"}), ("DELETE", None)]
+    answers = await asyncio.gather(*(fleet_api.call(method, path, body) for method, body in calls))
+    statuses = [answer.status_code for answer in answers]
+    assert sorted((statuses[1], statuses[3])) == [204, 404]
+    assert {statuses[0], statuses[2]} <= {200, 404}
+    assert (await fleet_api.call("GET", path)).status_code == 404
+    found = events(fleet_api)
+    assert (found.count("group.changed"), found.count("group.deleted")) == (statuses.count(200), 1)
+
+
+async def test_operators_at_once_add_a_tag_once_and_never_too_many(fleet_api: FleetApi, fleet: DescribedFleet) -> None:
+    device = fleet.add("kiosk")
+    path = fleet_api.device_path(device) + "/tags/"
+    answers = await asyncio.gather(*(fleet_api.call("PUT", path + "pilot") for _ in range(6)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert events(fleet_api) == ["device.tagged"]
+    answers = await asyncio.gather(*(fleet_api.call("PUT", f"{path}t{number}") for number in range(TAGS_MAX + 4)))
+    assert sorted(answer.status_code for answer in answers) == [200] * (TAGS_MAX - 1) + [409] * 5
+    assert len((await fleet_api.get(fleet_api.device_path(device)))["tags"]) == TAGS_MAX
+    mixed = [("DELETE" if number % 2 else "PUT", path + "pilot") for number in range(8)]
+    answers = await asyncio.gather(*(fleet_api.call(*call) for call in mixed))
+    assert {answer.status_code for answer in answers} == {200}
