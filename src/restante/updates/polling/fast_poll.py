@@ -19,6 +19,8 @@ _Query = tuple[bytes | None, int, int]
 
 
 class FastPoll:
+    is_read_only = True
+
     def __init__(self, poll: UpdatesPoll, tokens: DeviceTokens) -> None:
         self._poll = poll
         self._known = poll.waiters.known
