@@ -13,6 +13,7 @@ from typing import Any
 
 RETRY_SECONDS = 0.05
 _RETRY_AFTER = re.compile(rb"retry-after: (\d+)", re.IGNORECASE)
+_INTERVAL = re.compile(rb"x-poll-interval: (\d+)", re.IGNORECASE)
 
 
 class Fleet:
@@ -28,16 +29,19 @@ class Fleet:
         self.new_connections = new_connections
         self.waits: list[float] = []
         self.retry_after: Counter[int] = Counter()
+        self.intervals: Counter[int] = Counter()
         self.not_connected = 0
 
-    async def run(self) -> float:
-        """Returns the seconds until the last device was answered."""
+    async def run(self, seconds_max: float | None = None) -> float:
+        """Returns the seconds until the last device was answered, at most the given ones."""
         self._loop = asyncio.get_running_loop()
         self._finished: asyncio.Future[None] = self._loop.create_future()
         self._started = time.perf_counter()
         for _ in range(self._places):
             self._connect()
-        await self._finished
+        await asyncio.wait([self._finished], timeout=seconds_max)
+        if self._finished.done():
+            self._finished.result()
         return time.perf_counter() - self._started
 
     def next_request(self) -> bytes | None:
@@ -53,6 +57,9 @@ class Fleet:
     def answered(self, token: bytes, response: bytes) -> None:
         if response.startswith(b"HTTP/1.1 204"):
             self.waits.append(time.perf_counter() - self._started)
+            found = _INTERVAL.search(response)
+            if found is not None:
+                self.intervals[int(found[1])] += 1
             self._left -= 1
             if not self._left and not self._finished.done():
                 self._finished.set_result(None)

@@ -25,10 +25,10 @@ RUNS = 5
 HEADERS = "HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nIf-None-Match: 0-0\r\n\r\n"
 
 
-class _Client(asyncio.Protocol):
+class Client(asyncio.Protocol):
     """The connection of one device; it counts its responses."""
 
-    def __init__(self, token: str, responses: "_ResponseCounter") -> None:
+    def __init__(self, token: str, responses: "ResponseCounter") -> None:
         self.idle = ("GET /apiv1/devices/self/updates " + HEADERS % token).encode()
         self.waiting = ("GET /apiv1/devices/self/updates?wait=30 " + HEADERS % token).encode()
         self._responses = responses
@@ -40,7 +40,7 @@ class _Client(asyncio.Protocol):
         self._responses.count(data)
 
 
-class _ResponseCounter:
+class ResponseCounter:
     def __init__(self) -> None:
         self.statuses: dict[bytes, int] = {}
         self._expected = 0
@@ -61,11 +61,11 @@ class _ResponseCounter:
 
 async def _measure(pid: int, port: int, tokens: list[str], commit_time_file: Path) -> dict[str, float]:
     loop = asyncio.get_running_loop()
-    responses = _ResponseCounter()
+    responses = ResponseCounter()
     before = resident_bytes(pid)
     clients = []
     for token in tokens:
-        _, client = await loop.create_connection(partial(_Client, token, responses), "127.0.0.1", port)
+        _, client = await loop.create_connection(partial(Client, token, responses), "127.0.0.1", port)
         clients.append(client)
     idle_times, idle_cpu = [], []
     for _ in range(3):

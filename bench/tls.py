@@ -1,22 +1,43 @@
 """Idle polls over TLS 1.3 (ECDSA P-256): in the server itself, and behind nginx as in deploy/nginx, compared with nginx
-alone. New connections have a full handshake each. The CPU time is that of all processes on the server's side."""
+alone. New connections have a full handshake each, or resume the session before. The CPU time is that of all processes
+on the server's side."""
 
+import os
+import socket
+import ssl
 import statistics
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
 from bench.idle_poll import warm_server
-from bench.load import load, nginx_process
-from bench.processes import SERVER_CORE, free_port, pinned, scheduled_seconds
+from bench.load import Load, load, nginx_process
+from bench.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned, scheduled_seconds
 
 ROUNDS = 5
 SECONDS = 4
 TOKENS = 10_000
+RESUMED = 4_000
+RESUMING_CLIENTS = 32
 DEPLOYED = Path(__file__).parent.parent / "deploy" / "nginx" / "restante.conf"
+
+
+_REQUEST = (
+    b"GET /apiv1/devices/self/updates HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %b\r\n"
+    b'If-None-Match: "0-0"\r\nUser-Agent: bench\r\nAccept: */*\r\nConnection: close\r\n\r\n'
+)
+
+
+class Kind(Enum):
+    full = "new connections"
+    resumed = "resumed connections"
+    open = "open connections"
 
 
 class Target(NamedTuple):
@@ -29,7 +50,7 @@ class Figure(NamedTuple):
     per_second: float
 
 
-def _certificate(folder: Path) -> tuple[Path, Path]:
+def certificate_files(folder: Path) -> tuple[Path, Path]:
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     subprocess.run(
         [
@@ -58,7 +79,7 @@ def against_nginx() -> dict[str, float]:
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name, ExitStack() as opened:
         folder = Path(name)
-        certificate, key = _certificate(folder)
+        certificate, key = certificate_files(folder)
         tls = f"ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_protocols TLSv1.3;"
         folders = {kind: folder / kind for kind in ("alone", "inside", "behind")}
         for each in folders.values():
@@ -69,24 +90,55 @@ def against_nginx() -> dict[str, float]:
         pid, port, behind_tokens = opened.enter_context(warm_server(folders["behind"], TOKENS, TOKENS))
         proxy, front = opened.enter_context(terminator(folders["behind"], port, certificate, key))
         behind = Target([pid, proxy], front)
-        for new_connections in (True, False):
+        for kind in Kind:
             for label, target, token_file in (
                 ("in the server", inside, tokens),
                 ("behind nginx", behind, behind_tokens),
             ):
-                kind = f"{'new' if new_connections else 'open'} connections, TLS {label}"
                 rounds = [
-                    (_measured(alone, token_file, new_connections), _measured(target, token_file, new_connections))
-                    for _ in range(ROUNDS)
+                    (_measured(alone, token_file, kind), _measured(target, token_file, kind)) for _ in range(ROUNDS)
                 ]
-                figures |= {f"{kind}: {key}": value for key, value in _figures(rounds).items()}
+                found = _figures(rounds).items()
+                figures |= {f"{kind.value}, TLS {label}: {name}": value for name, value in found}
     return figures
 
 
-def _measured(target: Target, tokens: Path, new_connections: bool) -> Figure:
+def _measured(target: Target, tokens: Path, kind: Kind) -> Figure:
     before = sum(map(scheduled_seconds, target.pids))
-    sent = load(target.port, tokens, SECONDS, scheme="https", new_connections=new_connections)
+    if kind is Kind.resumed:
+        sent = _resume(target.port, tokens.read_text().split()[:RESUMED])
+    else:
+        sent = load(target.port, tokens, SECONDS, scheme="https", new_connections=kind is Kind.full)
     return Figure((sum(map(scheduled_seconds, target.pids)) - before) / sent.requests * 1e6, sent.per_second)
+
+
+def _resume(port: int, tokens: list[str]) -> Load:
+    """A poll on a new connection for each token, by some clients at a time."""
+    os.sched_setaffinity(0, {int(CLIENT_CORE)})
+    started = time.perf_counter()
+    try:
+        with ThreadPoolExecutor(RESUMING_CLIENTS) as clients:
+            for _ in clients.map(lambda n: _resume_each(port, tokens[n::RESUMING_CLIENTS]), range(RESUMING_CLIENTS)):
+                pass
+    finally:
+        os.sched_setaffinity(0, {0, 1})
+    return Load(len(tokens), len(tokens) / (time.perf_counter() - started))
+
+
+def _resume_each(port: int, tokens: list[str]) -> None:
+    """Each connection resumes the session of the one before."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    session = None
+    for number, token in enumerate(tokens):
+        with (
+            socket.create_connection(("127.0.0.1", port)) as raw,
+            context.wrap_socket(raw, server_hostname="localhost", session=session) as wire,
+        ):
+            wire.sendall(_REQUEST % token.encode())
+            if not wire.recv(4096).startswith(b"HTTP/1.1 204") or wire.session_reused is not (number > 0):
+                raise RuntimeError(f"connection {number}: resumed is {wire.session_reused}")
+            session = wire.session
 
 
 def _figures(rounds: list[tuple[Figure, Figure]]) -> dict[str, float]:

@@ -13,9 +13,8 @@ from structlog.testing import capture_logs
 
 from restante.server import lifecycle
 from restante.server.http.connection_limits import ConnectionLimits, Verdict, descriptor_reserve
-from restante.server.http.listener import CountedProtocol
+from restante.server.http.http_listener import HttpListener
 from restante.server.http.tls import TlsFiles
-from restante.server.http.tls_listener import TlsListener
 from tests.faults.server_process import PROGRAM, TIMEOUT_SECONDS, running_server
 from tests.pki import pki
 from tests.server.live_server import RawConnection
@@ -105,33 +104,33 @@ class FailingOnce:
         return getattr(self._socket, name)
 
 
+class Shared:
+    """Two file descriptors are too many: every connection is refused at once."""
+
+    is_closing = False
+
+    def __init__(self) -> None:
+        self.limits = ConnectionLimits(10, 10, lambda _: False, lambda: False)
+        self.limits.set_descriptor_limit(2)
+
+
 class Counted(asyncio.Protocol):
-    def __init__(self, events: list[str]) -> None:
-        self._events = events
-
-    def enter(self, _address: str, _descriptor: int) -> Verdict:
-        self._events.append("enter")
-        return Verdict.told_now
-
-    def leave(self) -> None:
-        self._events.append("leave")
-
-    def count_unaccepted(self) -> None:
-        self._events.append("unaccepted")
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.count_unaccepted = limits.count_unaccepted
 
 
 async def test_tls_listener_closes_a_connection_for_which_no_descriptor_is_left() -> None:
-    events: list[str] = []
+    shared: Any = Shared()
     with socket.create_server(("127.0.0.1", 0)) as sock:
         failing = cast(socket.socket, FailingOnce(sock))
         context = TlsFiles(Path(pki().server.certificate), Path(pki().server.key)).context()
-        loop = asyncio.get_running_loop()
-        listener = TlsListener(loop, failing, context, lambda: cast(CountedProtocol, Counted(events)), 10.0)
-        for _ in range(2):
+        make_protocol = cast(Any, lambda: Counted(shared.limits))
+        listener = HttpListener(asyncio.get_running_loop(), failing, make_protocol, shared, context, 10.0)
+        for refused in (1, 2):
             reader, writer = await asyncio.open_connection(*sock.getsockname())
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 assert await reader.read() == b""
             writer.close()
+            assert (shared.limits.refused["descriptors"], shared.limits.refused_now) == (refused, 0)
         listener.close()
         await listener.wait_closed()
-    assert events == ["unaccepted", "enter", "leave"]

@@ -78,7 +78,7 @@ class LongPoll(ABC, Generic[Poll, Result]):
         self.now = now
 
     def forget_full_buckets(self, now: float) -> None:
-        """To be called every minute, with the monotonic time: drop rate-limit state that no longer limits."""
+        """To be called every few seconds, with the monotonic time: drop rate-limit state that no longer limits."""
 
     def forget_all(self) -> None:
         """Drop everything remembered. Parked polls stay parked."""

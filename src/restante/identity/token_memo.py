@@ -33,6 +33,7 @@ ENTRIES_MAX = 100_000
 class TokenMemo(ABC, Generic[C, E]):
     def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
         self._entries_max = entries_max
+        # By token, or by what stands for it.
         self._entries: dict[bytes, E] = {}
         self._forgetting = threading.Lock()
         self.generation = 0
@@ -53,7 +54,7 @@ class TokenMemo(ABC, Generic[C, E]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def _put(self, token: bytes, entry: E, generation: int) -> None:
+    def _put(self, key: bytes, entry: E, generation: int) -> None:
         # Read before the check: if another thread empties the memo after the check, it drops this dictionary.
         entries = self._entries
         if generation != self.generation or not self._entries_max:
@@ -62,7 +63,7 @@ class TokenMemo(ABC, Generic[C, E]):
             # In bulk, because finding the first entry of a dictionary walks over all deleted before it.
             for oldest in list(islice(entries, max(1, self._entries_max // 64))):
                 del entries[oldest]
-        entries[token] = entry
+        entries[key] = entry
 
 
 class ExpiringTokenMemo(TokenMemo[C, tuple[C, float]]):

@@ -281,7 +281,7 @@ class Node:
             Service("catching up", components.catch_up),
             Service("deadlines", every(SLOT_SECONDS, lambda: deadlines.tick(time.monotonic()))),
             Service("clock", every(1.0, lambda: components.tick(self.clock()))),
-            Service("buckets", every(60.0, lambda: components.forget_full_buckets(time.monotonic())), role="api"),
+            Service("buckets", every(10.0, lambda: components.forget_full_buckets(time.monotonic())), role="api"),
             *([Service("notices", self.cluster.sweep), self._registration()] if self.cluster else []),
             *([Service("saving the clock", every(1.0, self.steady_clock.save))] if self.steady_clock else []),
         ]

@@ -140,7 +140,7 @@ class Component:
         """Called every second with the database's time."""
 
     def forget_full_buckets(self, now: float) -> None:
-        """Called every minute with the monotonic time: drop rate-limit state that no longer limits."""
+        """Called every few seconds with the monotonic time: drop rate-limit state that no longer limits."""
 
     @property
     def parked_count(self) -> int:

@@ -79,6 +79,10 @@ def bearer_token(headers: dict[bytes, bytes]) -> bytes:
 class FastHandler(Protocol):
     """Handles a GET request."""
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing is lost if the client disconnects before the response, so that nobody must notice it."""
+
     def __call__(self, query: bytes, headers: dict[bytes, bytes], connection: DeferringConnection, /) -> bool: ...
 
     def idle_response(self, query: bytes, token: bytes, cursor: bytes, date_line: bytes, /) -> bytes | None:

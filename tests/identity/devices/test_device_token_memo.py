@@ -78,3 +78,16 @@ def test_revoked_ids_are_dropped_once_their_tokens_must_have_expired() -> None:
         memo.forget_device(n, 0.0)
     memo.forget_device(5000, 50.0)
     assert memo._revoked.keys() == {5000}
+
+
+def test_altered_token_is_not_found() -> None:
+    """Not even one that has the same signature."""
+    token = b"header.payload." + b"s" * 86
+    memo = DeviceTokenMemo(10, longest_seconds=60.0)
+    memo.keep(token, DeviceCaller(1, 1, 100.0), 100.0, memo.generation)
+    assert memo.find(token, 0.0) == DeviceCaller(1, 1, 100.0)
+    for position in range(len(token)):
+        altered = token[:position] + b"X" + token[position + 1 :]
+        assert memo.find(altered, 0.0) is None
+    for other in (token[1:], b"h" + token, token + b"s", b""):
+        assert memo.find(other, 0.0) is None

@@ -11,6 +11,8 @@ TARGET = b"GET /hot"
 class Handler:
     """Returns a fixed result for a request, and its arguments as the response from memory."""
 
+    is_read_only = True
+
     def __init__(self, accepts: bool) -> None:
         self._accepts = accepts
 
@@ -23,6 +25,8 @@ class Handler:
 
 class HttpHandler(Handler):
     """Its response from memory has a head and a body."""
+
+    is_read_only = True
 
     def idle_response(self, _query: bytes, _token: bytes, _cursor: bytes, date_line: bytes) -> bytes | None:
         return b"HTTP/1.1 200 OK\r\n%b\r\nbody\r\n\r\n" % date_line

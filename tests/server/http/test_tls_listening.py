@@ -238,3 +238,26 @@ def test_without_tls_there_is_nothing_to_reload(tmp_path: Path) -> None:
         assert not server.wait_for(server.listening_server.reload())
     finally:
         server.close()
+
+
+@pytest.mark.parametrize("certificate", [None, pki().tpp], ids=["no certificate", "certificate"])
+def test_session_is_resumed_until_the_files_are_reloaded(
+    reloadable: ReloadableServer, certificate: CertificateFiles | None
+) -> None:
+    context = ssl.create_default_context(cafile=pki().authority.certificate)
+    if certificate is not None:
+        context.load_cert_chain(certificate.certificate, certificate.key)
+
+    def connect(session: ssl.SSLSession | None) -> tuple[bool | None, ssl.SSLSession | None]:
+        raw = socket.create_connection(("127.0.0.1", reloadable.server.fast_port), timeout=TIMEOUT_SECONDS)
+        with context.wrap_socket(raw, server_hostname="localhost", session=session) as wire:
+            wire.sendall(HEALTH)
+            assert wire.recv(4096).startswith(b"HTTP/1.1 200")
+            return wire.session_reused, wire.session
+
+    is_resumed, session = connect(None)
+    assert not is_resumed
+    is_resumed, session = connect(session)
+    assert is_resumed
+    assert reloadable.server.wait_for(reloadable.server.listening_server.reload())
+    assert connect(session)[0] is False

@@ -22,6 +22,8 @@ _to_response = partial(result_response, RESPONSE_FORMAT)
 
 
 class FastPoll:
+    is_read_only = False  # a claim leases commands
+
     def __init__(self, poll: CommandPoll, tokens: CollectorTokens) -> None:
         self._poll = poll
         self._cached = tokens.cached

@@ -34,10 +34,11 @@ from restante.server.http.bounded_protocol import (
 from restante.server.http.connection_limits import AddressKey, ConnectionLimits, Verdict
 from restante.server.http.deadlines import NEVER, REMOVED, SLOT_SECONDS, Deadlines
 from restante.server.http.idle_connections import IdleConnections
+from restante.server.http.new_connection import NewConnection
 from restante.server.http.post_templates import IncompleteBody, PostTemplates
 from restante.server.http.request_templates import END, FastResponse, RequestTemplates, closing
 from restante.web.client_cert import EXTENSION, ClientCertificates
-from restante.web.fast_lane_api import WaitOwner
+from restante.web.fast_lane_api import FastConnection, WaitOwner
 from restante.web.response import ApiResponse
 from restante.web.routes import ResponseFormat
 
@@ -96,19 +97,34 @@ class FastLaneState:
         made = len(self.server_state.connections) if self.server_state is not None else 0
         return made + len(self.waiting)
 
-    def respond_at_once(self, data: bytes) -> FastResponse | None:
-        """The response to the first bytes of a plain connection, if memory has it and they are all of a request. It
-        counts as sent."""
+    def respond_at_once(self, data: bytes, connection: FastConnection) -> FastResponse | None:
+        """The response to the first bytes of a connection, if memory has it and they are all of a request. It counts as
+        sent."""
         if self.is_closing:
             return None
         date_line = self.current_date_line()
         if data.startswith(b"POST "):
-            response = self.post_templates.respond_from_memory(data, date_line, _NO_CERTIFICATE)
+            response = self.post_templates.respond_from_memory(data, date_line, connection)
         else:
             response = self.templates.respond_from_memory(data, date_line)
         if response is not None:
             self.fast_requests += 1
         return response
+
+    def start_at_once(self, data: bytes, connection: NewConnection) -> bool:
+        """Have a fast handler respond to the first bytes of a connection, now or later; False: it does not.
+
+        Without a query nothing waits, and such a connection does not notice that its client disconnects.
+        """
+        request = None if self.is_closing or data.startswith(b"POST ") else self.templates.recognize(data)
+        if request is None or request[1] or not request[0].is_read_only:
+            return False
+        handler, query, headers, connection.closes = request
+        if not handler(query, headers, connection):
+            return False
+        if not connection.is_deferred:
+            self.fast_requests += 1
+        return True
 
     def refuse_at_once(self) -> bytes:
         """The response to a connection that is refused."""
@@ -130,21 +146,6 @@ class FastLaneState:
 
 def _too_many_connections(number: int) -> Unavailable:
     return Unavailable("too many connections", retry_after_seconds=retry_after_seconds(number, 1, 10))
-
-
-class _WithoutCertificate:
-    """A connection without TLS, for handlers that respond from memory: they ask for nothing but the certificate."""
-
-    thumbprint = None
-
-    def send(self, _response: ApiResponse) -> None:
-        raise NotImplementedError
-
-    def wait(self, _owner: WaitOwner, _parked: Any, _seconds: float) -> None:
-        raise NotImplementedError
-
-
-_NO_CERTIFICATE = _WithoutCertificate()
 
 
 def fast_lane_class(shared: FastLaneState) -> type[HttpToolsProtocol]:

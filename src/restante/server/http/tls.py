@@ -16,7 +16,6 @@ from cryptography import x509
 
 from restante.core.tls_files import no_password, why_unusable
 from restante.server.config.settings import Settings
-from restante.server.http.tls_handshake import ServerContext
 
 _LIST_BEGIN = b"-----BEGIN X509 CRL-----"
 # Forward-secret, authenticated ciphers for ECDSA and RSA; TLS 1.3 has its own.
@@ -36,7 +35,7 @@ class TlsFiles:
 
     def context(self) -> ssl.SSLContext:
         """Build the context for new connections, or raise TlsFilesError."""
-        context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(CIPHERS)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION

@@ -18,9 +18,8 @@ from typing import Any
 import structlog
 import uvicorn
 
-from restante.server.http.plain_listener import AdoptingProtocol, PlainListener
+from restante.server.http.http_listener import AdoptingProtocol, HttpListener
 from restante.server.http.tls import TlsFiles, TlsFilesError
-from restante.server.http.tls_listener import TlsListener
 
 log = structlog.get_logger()
 
@@ -107,13 +106,11 @@ class ListeningServer(uvicorn.Server):
         listeners: list[Any] = []
         for sock in self._sockets:
             sock.listen(self.config.backlog)
+            self._protocol()  # sets what all connections share
             # A duplicate, because a listener closes its socket.
-            if context is not None:
-                listeners.append(TlsListener(loop, sock.dup(), context, self._protocol, self._handshake_seconds))
-            else:
-                listeners.append(plain := PlainListener(loop, sock.dup(), self._protocol, self._shared))
-                self._protocol()  # sets what all connections share
-                self._shared.waiting = plain.waiting
+            listener = HttpListener(loop, sock.dup(), self._protocol, self._shared, context, self._handshake_seconds)
+            listeners.append(listener)
+            self._shared.waiting = listener
         self.servers = listeners
         for server in old_servers:
             server.close()

@@ -48,6 +48,8 @@ def signals_bytes(result: PollResult, date_line: bytes) -> bytes:
 
 
 class FastPoll:
+    is_read_only = True
+
     def __init__(self, poll: UpdatesPoll, tokens: DeviceTokens) -> None:
         self._poll = poll
         self._known = poll.waiters.known

@@ -165,11 +165,13 @@ class UpdatesPoll(RateLimitedPoll[DevicePoll, PollResult | RestanteError]):
         The seconds after which the device should poll again. None if memory does not show it, or if the device polls
         too often; then nothing has been counted.
         """
-        if self.waiters.known.get(device_id) != cursor or self.buckets.acquire(device_id, self._monotonic()) > 0.0:
+        known = self.waiters.known.get(device_id)
+        if known != cursor or self.buckets.acquire(device_id, self._monotonic()) > 0.0:
             return None
         presence = self.presence
         presence.seen[device_id] = self.now
-        presence.confirmed[device_id] = cursor
+        # The known cursor: a million devices need no second copy of theirs.
+        presence.confirmed[device_id] = known
         self.counters.idle += 1
         return self.interval_seconds(device_id, cursor)
 
@@ -192,8 +194,9 @@ class UpdatesPoll(RateLimitedPoll[DevicePoll, PollResult | RestanteError]):
     def start(self, device_id: int, cursor: bytes | None, limit: int, waits: bool, reply: Reply) -> DevicePoll:
         """Answer a poll: now, after a read, or, if it `waits`, when a signal is published."""
         poll = DevicePoll(device_id, cursor or b"", limit, waits, reply)
-        if cursor is not None and self.waiters.known.get(device_id) == cursor:
-            self.presence.confirmed[device_id] = cursor
+        known = self.waiters.known.get(device_id)
+        if known is not None and known == cursor:
+            self.presence.confirmed[device_id] = known
             self._park_or_finish(poll)
         else:
             self._read(poll, None if cursor is None else parse_cursor(cursor.decode()))
@@ -260,9 +263,10 @@ class UpdatesPoll(RateLimitedPoll[DevicePoll, PollResult | RestanteError]):
             if isinstance(result, Exception):
                 self._refuse(poll, result)
                 return
-            if cursor is not None and cursor.n <= result.head.newest.n:
-                self.presence.confirm(poll.key, str(cursor).encode())
             poll.cursor = str(result.head.newest).encode()
+            if cursor is not None and cursor.n <= result.head.newest.n:
+                is_newest = cursor == result.head.newest
+                self.presence.confirm(poll.key, poll.cursor if is_newest else str(cursor).encode())
             self.waiters.learn(poll.key, poll.cursor, notification)
             if result.entries:
                 self._deliver(poll, result.entries)

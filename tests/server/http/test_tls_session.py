@@ -3,27 +3,24 @@
 import ssl
 
 import pytest
+from structlog.testing import capture_logs
 
 from restante.server.http.tls import CIPHERS
-from restante.server.http.tls_handshake import ServerContext, failure_reason
+from restante.server.http.tls_session import TlsSession, failure_reason
 from tests.pki import pki
 
 
-def fail_handshake(hello: bytes) -> tuple[ssl.SSLError, bytes]:
-    """Give the server these bytes; return the error, and what it has sent to the client."""
-    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+def fail_handshake(hello: bytes) -> tuple[list[str], bytes]:
+    """Give the server these bytes; return the logged reasons, and what it has sent to the client."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ciphers(CIPHERS)
     context.load_cert_chain(pki().server.certificate, pki().server.key)
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    handshake = context.wrap_bio(incoming, outgoing, server_side=True)
-    incoming.write(hello)
-    while True:
-        try:
-            handshake.do_handshake()
-        except ssl.SSLWantReadError:
-            incoming.write(b"more")
-        except ssl.SSLError as error:
-            return error, outgoing.read()
+    session = TlsSession(context)
+    session.feed(hello)
+    with capture_logs() as logs:
+        while session.read() is None:
+            session.feed(b"more")
+    return [entry["reason"] for entry in logs], session.take()
 
 
 def hello_with_ciphers(ciphers: str) -> bytes:
@@ -46,8 +43,8 @@ def hello_with_ciphers(ciphers: str) -> bytes:
     ],
 )
 def test_reason_is_named_and_alert_is_sent(hello: bytes, reason: str, alert: bytes) -> None:
-    error, sent = fail_handshake(hello)
-    assert failure_reason(error) == reason
+    reasons, sent = fail_handshake(hello)
+    assert reasons == [reason]
     # An alert is a record of type 21 whose last byte says what is wrong.
     assert (sent[:1], sent[-1:]) == (b"\x15" if alert else b"", alert)
 

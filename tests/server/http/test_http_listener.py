@@ -1,15 +1,22 @@
-"""New connections without TLS: answered before a protocol exists, or handed over to one."""
+"""New connections: answered before a protocol exists, or handed over to one."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from restante.server.http import plain_listener
+from restante.server.http import http_listener
+from restante.updates.devices import devices
+from tests.pki import pki
 from tests.server.fast_lane_device import DeviceServer
 from tests.server.live_server import RawConnection
 from tests.server.odd_requests import OTHER
+from tests.server.tls_connection import SETTINGS, TlsConnection
+
+Connect = Callable[[], RawConnection]
 
 
 @pytest.fixture(scope="module")
@@ -45,31 +52,106 @@ class MadeProtocols:
         monkeypatch.setattr(listener, "_make_protocol", counted)
 
 
+@pytest.fixture(params=["plain", "tls"])
+def patient(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[DeviceServer, Connect]]:
+    """A server that hands no connection over for want of a request, however slowly a test sends it."""
+    monkeypatch.setattr(http_listener, "WAIT_SECONDS", 600.0)
+    is_tls = request.param == "tls"
+    server = DeviceServer(tmp_path, **(SETTINGS if is_tls else {}))
+    yield server, (lambda: TlsConnection(server.live_server.fast_port)) if is_tls else server.live_server.connect
+    server.live_server.close()
+
+
 def test_closing_idle_poll_needs_no_protocol(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    patient: tuple[DeviceServer, Connect], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # However slowly this test sends its requests. On a server of its own: its timer lasts as long.
-    monkeypatch.setattr(plain_listener, "WAIT_SECONDS", 600.0)
-    server = DeviceServer(tmp_path_factory.mktemp("slow"))
-    try:
-        check_closing_polls(server, monkeypatch)
-    finally:
-        server.live_server.close()
-
-
-def check_closing_polls(server: DeviceServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, connect = patient
     raw = idle(server, b"Connection: close")
-    learn(server, raw)
+    for _ in range(2):  # the server learns the template of the request
+        with connect() as wire:
+            assert wire.request(raw).status == 204
     made = MadeProtocols(server, monkeypatch)
     before, polls = server.fast_requests, server.node.updates.poll.counters.idle
     for _ in range(5):
-        with server.live_server.connect() as wire:
+        with connect() as wire:
             assert wire.request(raw).status == 204
-            assert wire.is_closed_by_server()
+            # With TLS this is its regular end, not only that of the socket.
+            assert wire.socket.recv(1) == b""
     assert made.count == 0
     assert server.fast_requests == before + 5
     assert server.node.updates.poll.counters.idle == polls + 5
     server.live_server.wait_until(lambda: server.node.lane.limits.admitted == 0)
+
+
+def test_closing_first_poll_needs_no_protocol(
+    patient: tuple[DeviceServer, Connect], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, connect = patient
+    made = MadeProtocols(server, monkeypatch)
+    before = server.fast_requests
+    for cursor, status in ((server.cursor(server.device), 204), (b"0-0", 200)):
+        server.live_server.call(server.node.identity.device_tokens.forget_all)
+        with connect() as wire:
+            response = wire.request(server.device.poll(b"", b"If-None-Match: " + cursor, b"Connection: close"))
+            assert (response.status, response.header(b"connection")) == (status, b"close")
+            assert wire.socket.recv(1) == b""
+    assert made.count == 0
+    assert server.fast_requests == before + 2
+    server.live_server.wait_until(lambda: server.node.lane.limits.admitted == 0)
+
+
+def test_refused_first_poll_is_passed_to_the_application(patient: tuple[DeviceServer, Connect]) -> None:
+    server, connect = patient
+    device = server.add_device()
+    server.node.database.write_now(devices.revoke, device.id)
+    server.live_server.call(server.node.identity.device_tokens.forget_all)
+    with connect() as wire:
+        assert wire.request(device.poll()).status == 403
+        assert wire.request(OTHER).status == 200
+    with connect() as wire:
+        assert wire.request(device.poll()[:-4] + b"A\r\n\r\n").status == 401
+    server.live_server.wait_until(lambda: server.node.lane.limits.admitted == 0)
+
+
+def test_requests_of_one_tls_record_and_of_many_are_served_in_order(tmp_path: Path) -> None:
+    server = DeviceServer(tmp_path, **SETTINGS)
+    try:
+        raw = idle(server)
+        with TlsConnection(server.live_server.fast_port) as wire:
+            wire.send(raw + OTHER + raw)
+            for part in (raw[:20], raw[20:], OTHER, raw):
+                wire.send(part)
+            assert [wire.response().status for _ in range(6)] == [204, 200, 204, 204, 200, 204]
+    finally:
+        server.live_server.close()
+
+
+def test_handshake_under_way_survives_a_reload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_listener, "WAIT_SECONDS", 600.0)
+    server = DeviceServer(tmp_path, **SETTINGS)
+    try:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = ssl.create_default_context(cafile=pki().authority.certificate)
+        client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        with pytest.raises(ssl.SSLWantReadError):
+            client.do_handshake()
+        with server.live_server.connect() as wire:
+            wire.send(outgoing.read())
+            incoming.write(wire.socket.recv(65_536))
+            client.do_handshake()
+            assert server.live_server.wait_for(server.live_server.listening_server.reload())
+            client.write(OTHER)
+            wire.send(outgoing.read())
+            received = b""
+            while b"HTTP/1.1 200" not in received:
+                incoming.write(wire.socket.recv(65_536))
+                with suppress(ssl.SSLWantReadError):
+                    received += client.read()
+        server.live_server.wait_until(lambda: server.node.lane.limits.admitted == 0)
+    finally:
+        server.live_server.close()
 
 
 def test_idle_poll_that_keeps_its_connection_is_answered_and_counted_once(server: DeviceServer) -> None:
