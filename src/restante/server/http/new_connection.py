@@ -166,8 +166,13 @@ class NewConnection:
         return self._shared.start_at_once(request, self)
 
     def send(self, response: ApiResponse) -> None:
-        data = response_bytes(response, self._shared.current_date_line())
+        self.send_bytes(response_bytes(response, self.date_line()))
+
+    def send_bytes(self, data: bytes) -> None:
         self.respond(closing(data) if self.closes else data, self.closes or self._shared.is_closing)
+
+    def date_line(self) -> bytes:
+        return self._shared.current_date_line()
 
     def wait(self, _owner: WaitOwner, _parked: Any, _seconds: float) -> None:
         raise NotImplementedError  # only requests that do not wait are started here
