@@ -65,6 +65,10 @@ class ExternalConnection:
                 self._now_ms = int(row["now_ms"])
         return self._now_ms
 
+    @property
+    def now_parameter(self) -> int:
+        return self.now_ms
+
     def all(self, query: Query, /, **parameters: Any) -> list[Row]:
         return self._fetch(*self._bind(query, parameters))
 
