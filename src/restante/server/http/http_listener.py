@@ -29,6 +29,8 @@ from restante.server.http.tls_transport import TlsTransport
 # How long a connection without a request has neither transport nor protocol, nor their deadlines; and how long nobody
 # notices that a client has disconnected which waits for its response.
 WAIT_SECONDS = 0.25
+# A handshake takes a round trip to the client before its request arrives.
+TLS_WAIT_SECONDS = 1.0
 READY_AT_ONCE = 256
 
 
@@ -53,6 +55,7 @@ class HttpListener(Listener[AdoptingProtocol]):
         self._limits = shared.limits
         self._context = context
         self._handshake_seconds = handshake_seconds
+        self._wait_seconds = WAIT_SECONDS if context is None else max(WAIT_SECONDS, TLS_WAIT_SECONDS)
         # By descriptor, the longest waiting first.
         self.waiting: dict[int, NewConnection] = {}
         # Connections whose request a fast handler has started to serve, the first started first.
@@ -151,9 +154,9 @@ class HttpListener(Listener[AdoptingProtocol]):
         self._expect_within_moment(connection)
 
     def _expect_within_moment(self, connection: NewConnection) -> None:
-        connection.until = time.monotonic() + WAIT_SECONDS
+        connection.until = time.monotonic() + self._wait_seconds
         if self._timer is None:
-            self._timer = self._loop.call_later(WAIT_SECONDS, self._end_waits)
+            self._timer = self._loop.call_later(self._wait_seconds, self._end_waits)
 
     def _watch(self, connection: NewConnection, watched: dict[int, NewConnection], events: int) -> None:
         descriptor = connection.watched_descriptor = connection.socket.fileno()
