@@ -139,6 +139,18 @@ async def test_failed_count_raises_and_the_next_one_counts(counts: LongCounts) -
     assert await counts.count("key", lambda: Scripted(3, 2)) == 2
 
 
+async def test_caller_does_not_wait_longer_than_a_limit(reads: Reads, clock_seconds: Clock) -> None:
+    counts = LongCounts(reads, clock_seconds, wait_seconds=0)
+    # So far, and when it has ended.
+    assert await counts.count("key", lambda: Scripted(3, 1)) == 1
+    assert reads.steps < 3
+    while reads.steps < 3:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert await counts.count("key", lambda: Scripted(3, 2)) == 1
+    assert reads.steps == 3
+
+
 async def test_cancelled_caller_does_not_end_the_count_of_others(counts: LongCounts, reads: Reads) -> None:
     first = asyncio.create_task(counts.count("key", lambda: Scripted(5, 1)))
     while reads.steps < 2:

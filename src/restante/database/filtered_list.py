@@ -161,8 +161,10 @@ class StateCounting:
         return self._examined_max < COUNT_MAX
 
     def result(self) -> StateCounts:
-        counts = {state: ItemCount(number, self._is_complete) for state, number in self._counts.items()}
-        total = ItemCount(sum(self._counts.values()), self._is_complete)
+        # A copy: a step may add to it at the same time.
+        found = dict(self._counts)
+        counts = {state: ItemCount(number, self._is_complete) for state, number in found.items()}
+        total = ItemCount(sum(found.values()), self._is_complete)
         return StateCounts(total, counts, iso_precise(self._now_ms))
 
 

@@ -27,6 +27,8 @@ FRESH_SECONDS = 5.0
 REST_FACTOR = 20
 # Older ones are not answered any more; the caller waits for the new one.
 KEPT_SECONDS = 600.0
+# How long a caller waits for a count that is not kept. Then the part that is counted so far is answered.
+WAIT_SECONDS = 5.0
 KEPT_MAX = 256
 
 
@@ -34,7 +36,8 @@ class Counting(Protocol[Result_co]):
     def step(self, conn: Connection) -> bool:
         """Examine the next rows; whether there are more."""
 
-    def result(self) -> Result_co: ...
+    def result(self) -> Result_co:
+        """What was counted so far, also while a step runs; it says whether that is all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +59,18 @@ class LongCounts:
         self,
         read: Callable[[Callable[[Connection], bool]], Awaitable[bool]],
         monotonic: Callable[[], float] = time.monotonic,
+        wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         self._read = read
         self._monotonic = monotonic
+        self._wait_seconds = wait_seconds
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
-        self._running: dict[Hashable, asyncio.Task[Any]] = {}
+        self._running: dict[Hashable, tuple[asyncio.Task[Any], Counting[Any]]] = {}
         self._is_counting = asyncio.Lock()
 
     async def count(self, key: Hashable, make: Callable[[], Counting[Result]]) -> Result:
         kept = self._kept.get(key)
-        if kept is not None and self._age(kept) < max(FRESH_SECONDS, REST_FACTOR * kept.seconds):
+        if kept is not None and self._age(kept) < min(max(FRESH_SECONDS, REST_FACTOR * kept.seconds), KEPT_SECONDS):
             return cast(Result, kept.result)
         if key not in self._running:
             counting, started = make(), self._monotonic()
@@ -77,14 +82,16 @@ class LongCounts:
                 self._start(key, counting, started)
         if kept is not None and self._age(kept) < KEPT_SECONDS:
             return cast(Result, kept.result)
-        return cast(Result, await asyncio.shield(self._running[key]))
+        task, running = self._running[key]
+        done, _ = await asyncio.wait([task], timeout=self._wait_seconds)
+        return cast(Result, task.result() if done else running.result())
 
     def _age(self, kept: _Kept) -> float:
         return self._monotonic() - kept.at
 
     def _start(self, key: Hashable, counting: Counting[Any], started: float) -> None:
         task = asyncio.create_task(self._finish(key, counting, started))
-        self._running[key] = task
+        self._running[key] = (task, counting)
         task.add_done_callback(lambda task: self._ended(key, task))
 
     async def _finish(self, key: Hashable, counting: Counting[Any], started: float) -> Any:

@@ -52,7 +52,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 TIME: dict[str, Any] = {
     "anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "pattern": "^[0-9]{1,9}[smhdw]$"}],
-    "examples": ["1h", "2026-01-18T10:00:00Z"],
+    "examples": ["1h", "2026-01-18T10:00:00.250Z"],
 }
 FORMAT = Query("format", "the format of the file", {"type": "string", "enum": list(FORMATS), "default": "csv"})
 _FILE = (Header("Content-Disposition", "The name of the file.", required=True),)

@@ -31,7 +31,7 @@ PATH = "/api/edge/v1/admin/audit"
 
 SINCE_LINES_MAX = 10_000
 _TEXT = {"type": "string"}
-_TIME = {"type": "string", "format": "date-time"}
+_TIME = {"type": "string", "format": "date-time", "examples": ["2026-01-18T10:00:00.250Z"]}
 _SITE = Query("site_id", "only of this site", {"type": "integer", "minimum": 1, "maximum": INT64_MAX})
 _LIST_QUERY = (
     *PAGE_QUERY,

@@ -91,7 +91,7 @@ class FleetCounting:
         """All devices: each number is the length of an index."""
         conn = self._open
         total = everything.count_up_to(conn, COUNT_MAX)
-        self._counter["total"], self._is_complete = total, total < COUNT_MAX
+        self._counter["total"] = total
         fields: dict[str, dict[str, Any]] = {
             **{status: {"status": status} for status in COUNTED_STATUSES},
             **{f"config {state}": {"config_version": state} for state in COUNTED_CONFIG_STATES},
@@ -105,6 +105,7 @@ class FleetCounting:
             self._counter[name] = choose(self._open, [condition]).count_up_to(self._open, COUNT_MAX)
             if total > COUNT_STEP:
                 yield
+        self._is_complete = total < COUNT_MAX
 
     def _by_step(self, reader: IndexReader) -> Iterator[None]:
         examined = 0

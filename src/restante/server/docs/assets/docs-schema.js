@@ -89,7 +89,7 @@ export class Schemas {
       case "integer":
       case "number": return schema.minimum ?? 1;
       case "boolean": return true;
-      case "string": return schema.format === "date-time" ? "2027-01-15T08:00:00Z" : "text";
+      case "string": return schema.format === "date-time" ? "2027-01-15T08:00:00.000Z" : "text";
       default: return null;
     }
   }
