@@ -27,22 +27,36 @@ def test_retired_miner_is_shown_and_is_no_target(server: ConsoleServer) -> None:
     assert refused.status_code == 409
 
 
+def add_collector(server: ConsoleServer, site_id: int) -> httpx.Client:
+    """A client with the token of a new collector of the site."""
+    with server.client("admin") as admin:
+        body = {"site_id": site_id, "device_name": "reports"}
+        made = admin.http.post("/api/edge/v1/admin/devices", json=body, headers={"origin": admin.origin})
+    headers = {"authorization": f"Bearer {made.json()['token']}"}
+    return httpx.Client(base_url=f"{server.base_url}/api/edge/v1", headers=headers)
+
+
+def test_times_in_the_timeline_of_a_command_are_readable(server: ConsoleServer) -> None:
+    edge = server.add_edge_resources()
+    body = {"site_id": edge.site_id, "miner_id": edge.free_miner_id, "command_type": "SET_FAN", "params": {"speed": 70}}
+    with server.client("site") as client, add_collector(server, edge.site_id) as collector:
+        made = client.http.post("/api/edge/v1/admin/commands", json=body, headers={"origin": client.origin}).json()
+        polled = {each["command_id"]: each for each in collector.get("/commands/poll?limit=20").json()["commands"]}
+        ack = {"status": "failed", "result_code": "MINER_UNREACHABLE", "nonce": polled[made["command_id"]]["nonce"]}
+        assert collector.post(f"/commands/{made['command_id']}/ack", json=ack).status_code == 200
+        page = client.get(f"/console/commands/{made['command_id']}").text
+    assert re.search(r"next attempt at 20\d\d-\d\d-\d\dT", page)
+
+
 def test_measurements_of_a_collector_are_shown_with_their_units(server: ConsoleServer) -> None:
     edge = server.add_edge_resources()
-    admin_path = "/api/edge/v1/admin"
-    with server.client("admin") as admin:
-        headers = {"origin": admin.origin}
-        body = {"site_id": edge.site_id, "device_name": "measures"}
-        token = admin.http.post(f"{admin_path}/devices", json=body, headers=headers).json()["token"]
-        # The names that `restante-agent collector` sends.
-        record = {"miner_id": edge.miner_id, "ts": datetime.now(UTC).isoformat(), "hashrate": 98.5, "temp_max": 71.5}
-        record |= {"fan_rpm_min": 3500, "fan_rpm_max": 3600, "power": 3250}
-        sent = httpx.post(
-            f"{server.base_url}/api/edge/v1/telemetry/batch",
-            json=[record],
-            headers={"authorization": f"Bearer {token}"},
-        )
-        page = admin.get(f"/console/sites/{edge.site_id}").text
+    # The names that `restante-agent collector` sends.
+    record = {"miner_id": edge.miner_id, "ts": datetime.now(UTC).isoformat(), "hashrate": 98.5, "temp_max": 71.5}
+    record |= {"fan_rpm_min": 3500, "fan_rpm_max": 3600, "power": 3250}
+    with add_collector(server, edge.site_id) as collector:
+        sent = collector.post("/telemetry/batch", json=[record])
+    with server.client("site") as client:
+        page = client.get(f"/console/sites/{edge.site_id}").text
     assert sent.status_code == 200
     row = page[page.index(f'miners/{edge.miner_id}"') :].partition("</tr>")[0]
     shown = re.findall(r'class="num[^"]*">([^<]*)<', row)

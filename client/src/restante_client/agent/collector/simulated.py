@@ -317,12 +317,11 @@ class Faults:
     def step(self) -> None:
         """Repair the miners whose time is over, and break another one."""
         now = self._clock()
+        working = [server for server in self._servers if server not in [broken for _, broken in self._repairs]]
         for repair_at, server in list(self._repairs):
             if repair_at <= now:
                 self._repairs.remove((repair_at, server))
                 self._set(server, SimulatedMiner.frequency, SimulatedMiner.fan_percent)
-        broken = [server for _, server in self._repairs]
-        working = [server for server in self._servers if server not in broken]
         if not working:
             return
         server = self._random.choice(working)
