@@ -33,6 +33,7 @@ from restante.server.monitoring import logs
 from restante.updates.bulk.config_actions import PutConfigParams
 from restante.updates.bulk.routes import device_job_actions
 from restante.updates.fleet.device_filter import DeviceFilter
+from restante.updates.pki.issuing import NO_RULES
 from tests.defaults import append_all_signals
 
 DEVICES = 100_000
@@ -86,7 +87,8 @@ def _enqueue(conn: Connection, start: int) -> None:
 async def _job(path: Path) -> tuple[float, float, float]:
     """Seconds until the job is done, seconds until all is published, and the growth of the process in MiB."""
     database = _opened(path)
-    actions = JobActions(device_job_actions(outbox.enqueue, outbox.enqueue_all, MasterKey(bytes(32))))
+    enqueue, master_key = outbox.enqueue, MasterKey(bytes(32))
+    actions = JobActions(device_job_actions(enqueue, outbox.enqueue_all, master_key, NO_RULES))
     key_id, _ = await database.write(api_keys.create, "bench", Role.operator)
     action = actions.find("devices", "put_config")
     assert action is not None

@@ -37,6 +37,7 @@ from restante.server.monitoring import logs
 from restante.updates.bulk.device_actions import SignalParams
 from restante.updates.bulk.routes import device_job_actions
 from restante.updates.fleet.device_filter import DeviceFilter
+from restante.updates.pki.issuing import NO_RULES
 from tests.defaults import append_all_signals
 
 RECIPIENTS = int(os.environ.get("BENCH_RECIPIENTS", "100000"))
@@ -92,7 +93,7 @@ def _enqueue(conn: Connection, start: int) -> None:
 
 
 async def _send_signal(database: Database) -> Run:
-    actions = JobActions(device_job_actions(outbox.enqueue, outbox.enqueue_all, MasterKey(bytes(32))))
+    actions = JobActions(device_job_actions(outbox.enqueue, outbox.enqueue_all, MasterKey(bytes(32)), NO_RULES))
     key_id, _ = await database.write(api_keys.create, "bench", Role.operator)
     action = actions.find("devices", "send_signal")
     assert action is not None

@@ -36,6 +36,11 @@ _FAIL = Query(
     "UPDATE device_update_outbox SET status = 'FAILED', attempts = 5, failure_reason = 'there is no device 7' "
     "WHERE id = (SELECT max(id) FROM device_update_outbox) RETURNING id",
 )
+_FAIL_RENEWAL = Query(
+    "fail_renewal",
+    "UPDATE cert_records SET renewal_failures = 3, renewal_error = :error, renewal_failed_at = :now_ms, "
+    "renew_at = :now_ms + 3600000 WHERE id = (SELECT max(id) FROM cert_records WHERE status = 'issued') RETURNING id",
+)
 _OUTDATE = Query("outdate", "UPDATE sessions SET confirmed_at = 1 WHERE token_hash = :token_hash")
 _TOKEN = re.compile(r'name="form_token" value="([^"]+)"')
 RETRY_FIELDS = {"target": "outbox", "action": "retry"}
@@ -92,6 +97,16 @@ class ConsoleServer:
         self.database.write_now(assignments.assign, self.owner_id, device_id, certificate.id)
         self.database.write_now(authorities.assign, self.node.outbox.emit, self.owner_id, device_id, authority.id)
         return device_id
+
+    def fail_renewal(self, error: str = "the account was deleted") -> int:
+        """Make the renewal of the newest issued certificate fail; return its id."""
+
+        def fail(conn: Connection) -> int:
+            row = conn.one(_FAIL_RENEWAL, error=error, now_ms=conn.now_ms)
+            assert row is not None
+            return int(row["id"])
+
+        return self.database.write_now(fail)
 
     def add_failed_row(self, device_id: int) -> int:
         def add(conn: Connection) -> int:

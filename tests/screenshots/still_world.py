@@ -64,7 +64,7 @@ class Director:
         self.operators = operators
         self.stack = stack
         self.made = Made()
-        self.fleet = Fleet(folder / "devices", operators, self._complain)
+        self.fleet = Fleet(folder / "devices", operators, self._complain, len(world.devices))
         self.shop_outbox = folder / setup.SHOP_OUTBOX
         self.collectors: dict[str, CollectorClient] = {}
         self.miners: dict[int, SimulatedMiner] = {}

@@ -71,6 +71,8 @@ class Resources(NamedTuple):
     group_id: int
     edge: EdgeResources
     events: EventResources
+    # Of the authority `ca_id`, as addresses of revocation lists have it.
+    serial: str
     version: int = 1
     tag: str = "pilot"
 
@@ -114,7 +116,8 @@ class PopulatedServer:
         group = database.write_now(groups.create, f"group {uuid4()}", user_id, saved, "tests")
         own = (device.id, ca.id, free_ca.id, account.id, certificate.id, free_certificate.id, row_id, apikey_id)
         others = (person_id, key_id, group.id)
-        return Resources(user_id, *own, *others, self.add_edge_resources(), self.add_event_resources())
+        serial = ca.serial_number.replace(":", "")
+        return Resources(user_id, *own, *others, self.add_edge_resources(), self.add_event_resources(), serial)
 
     def add_edge_resources(self) -> EdgeResources:
         return self.node.database.write_now(add_edge_resources, self.node)

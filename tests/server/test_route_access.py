@@ -175,6 +175,8 @@ OPEN = {
     "POST /token",
     "GET /jwks.json",
     "GET /clients/{client_id}/jwks.json",
+    "GET /crl/{ca_id}/{serial}/list.crl",
+    "GET /crl/{ca_id}/{serial}/list.pem",
     "GET /.well-known/oauth-authorization-server",
     "GET /.well-known/ssf-configuration",
     "GET /developer",

@@ -136,6 +136,7 @@ BODIES: dict[tuple[str, str], list[Body]] = {
     ],
     ("POST", _USER + "/certificates/import"): [_certificate_import],
     ("POST", _USER + "/certificates/{certificate_id}/issues"): [_fixed(validity_seconds=3600)],
+    ("PATCH", _USER + "/certificates/{certificate_id}"): [_fixed(auto_renew=False)],
     ("POST", _DEVICE + "/certificates"): [lambda _, resources: {"cert_id": resources.free_certificate_id}],
     ("POST", _USER + "/cas"): [
         _fixed(

@@ -32,11 +32,17 @@ from restante.updates.pki.ca_requests import AuthorityRequest, make_requested_au
 from restante.updates.pki.certificates import CertificateDetail
 from restante.updates.pki.crypto.sealing import AUTHORITY_KEY_PURPOSE, key_fingerprint
 from restante.updates.pki.crypto.x509 import utc_datetime
+from restante.updates.pki.issuing import IssueRules
+from restante.updates.pki.renewal.routes import ExpiryRoutes
+from restante.updates.pki.revocation.routes import RevocationRoutes
 from restante.updates.pki.routes_authorities import AccountRoutes, AuthorityRoutes
 from restante.updates.pki.routes_certificates import CertificateRoutes
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.access import AccessControl
 from tests.defaults import new_application, new_device_tokens
+
+RULES = IssueRules("https://pki.example.com", 66)
+CRL_HOURS = 24
 
 _ADD_DEVICE = Query(
     "add_device",
@@ -124,7 +130,7 @@ class DeviceFleet:
         return self.database.write_now(certificates.create, owner, list(names or ("www.example.com",)), account)
 
     def issue(self, cert_id: int, validity_seconds: int = 86400) -> CertificateDetail:
-        plan = self.database.read_now(issuing.plan, self.user_id, cert_id)
+        plan = self.database.read_now(issuing.plan, self.user_id, cert_id, RULES)
         issued = issuing.make_certificate(plan, self.master_key, validity_seconds)
         return self.database.write_now(issuing.store, self.emit, plan, issued)
 
@@ -148,7 +154,7 @@ class UpdatesApi:
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
         """Call as an operator. A path without /apiv1 is relative to the fleet's user."""
-        full = path if path.startswith("/apiv1") else self.path + path
+        full = path if path.startswith(("/apiv1", "/crl")) else self.path + path
         sent = {"authorization": f"Bearer {self._key}", **_dashed(headers)}
         if body is None:
             return await self._client.request(method, full, headers=sent)
@@ -171,7 +177,9 @@ async def open_api(fleet: DeviceFleet) -> UpdatesApi:
         *SignalRoutes(database, emit).routes(),
         *AuthorityRoutes(database, emit, master_key).routes(),
         *AccountRoutes(database).routes(),
-        *CertificateRoutes(database, emit, master_key).routes(),
+        *CertificateRoutes(database, emit, master_key, RULES).routes(),
+        *ExpiryRoutes(database).routes(),
+        *RevocationRoutes(database, master_key, CRL_HOURS).routes(),
         *SelfRoutes(database).routes(),
     ]
     app = new_application(routes, AccessControl(database, tokens), RESPONSE_FORMAT)

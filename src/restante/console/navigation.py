@@ -37,6 +37,7 @@ class Section:
 SECTIONS = (
     Section("overview", "Overview", ROOT),
     Section("devices", "Devices", f"{ROOT}/devices", Area.updates),
+    Section("certificates", "Certificates", f"{ROOT}/certificates", Area.updates),
     Section("outbox", "Outbox", f"{ROOT}/outbox", Area.updates),
     Section("sites", "Sites", f"{ROOT}/sites", Area.commands),
     Section("commands", "Commands", f"{ROOT}/commands", Area.commands),

@@ -80,10 +80,10 @@ def matching_master_key(conn: Connection, source: MasterKeySource) -> MasterKey 
 
 
 def _of_change(found: list[MasterKey], change: KeyChange, source: MasterKeySource) -> MasterKey:
-    """Both keys of a change that is not finished."""
+    """The keys of a change that is not finished. Nothing is sealed with the new one before the servers seal with it."""
     known = {key.key_id for key in found}
     for key_id, which in ((change.old_key_id, "old"), (change.new_key_id, "new")):
-        if key_id not in known:
+        if key_id not in known and (change.is_sealing or which == "old"):
             raise MasterKeyError(
                 f"the change of the master key is not finished, and its {which} key {key_id} is missing",
                 f"put it into {source.path} or {source.next_path}, or give it by {VARIABLE} or {NEXT_VARIABLE}; "

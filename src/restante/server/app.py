@@ -25,6 +25,7 @@ from restante.console.pages import ConsoleParts, PageSet
 from restante.console.rates import Rates
 from restante.console.rendering import Rendering
 from restante.console.views.audit import AuditPages
+from restante.console.views.certificates import CertificatePages
 from restante.console.views.clients import ClientPages
 from restante.console.views.commands import CommandPages
 from restante.console.views.devices import DevicePages
@@ -216,6 +217,7 @@ class Node:
             SystemPages(facts),
             FleetPages(self.updates.presence, lambda: self.bulk.actions),
             DevicePages(self.updates.presence, emit, self.outbox.emit),
+            CertificatePages(emit, self.master_key, updates_options(self.settings).issuing),
             OutboxPages(self.outbox.sources()),
             CommandPages(commands.trail, commands.options.for_creation(commands.box), commands.options.for_claims()),
             SitePages(commands.trail, commands.box, commands.options.rates, commands.options.telemetry_history_records),

@@ -16,6 +16,7 @@ from restante.delivery.log.log import LogAdvanced, SignalsPublished
 from restante.delivery.log.log_reader import LogSource
 from restante.delivery.log.signals import Emit, EmitAll, Signal
 from restante.delivery.outbox.outbox_sources import OutboxSource
+from restante.delivery.retention import Sweep
 from restante.identity.devices.device_codes import DeviceCodeKey, DeviceCodeLimits
 from restante.identity.devices.device_tokens import DeviceTokens
 from restante.identity.devices.refresh_key import RefreshKey
@@ -39,6 +40,11 @@ from restante.updates.fleet.routes_fleet_list import FleetListRoutes
 from restante.updates.fleet.routes_groups import GroupRoutes
 from restante.updates.install.routes import InstallRoutes
 from restante.updates.pki.assignments import WrapsPending
+from restante.updates.pki.issuing import IssueRules
+from restante.updates.pki.renewal.calendar import RenewalCalendar
+from restante.updates.pki.renewal.routes import ExpiryRoutes
+from restante.updates.pki.revocation import issued_serials
+from restante.updates.pki.revocation.routes import RevocationRoutes
 from restante.updates.pki.routes_authorities import AccountRoutes, AuthorityRoutes
 from restante.updates.pki.routes_certificates import CertificateRoutes
 from restante.updates.pki.wrapping import WrapWorker
@@ -67,6 +73,9 @@ class UpdatesOptions:
     refresh_token_days: int
     session_hours: int
     signal_aliases: bool
+    # How certificates are issued and renewed, and how long a revocation list is valid.
+    issuing: IssueRules
+    crl_hours: int
 
 
 class UpdatesComponent(PollComponent):
@@ -99,6 +108,7 @@ class UpdatesComponent(PollComponent):
         self.poll = UpdatesPoll(reader, self.presence, options.poll)
         self.sign_in = SignIn(database, master_key, session_seconds=options.session_hours * HOUR_SECONDS)
         self.wrap_worker = WrapWorker(database, master_key, self._emit)
+        self.renewals = RenewalCalendar(database, master_key, self._emit, options.issuing)
 
     def routes(self) -> list[Route]:
         database, emit, options = self._database, self._emit, self._options
@@ -130,7 +140,9 @@ class UpdatesComponent(PollComponent):
             *ApiKeyRoutes(database).routes(),
             *SelfRoutes(database).routes(),
             *InstallRoutes(database, emit).routes(),
-            *CertificateRoutes(database, emit, self._master_key).routes(),
+            *CertificateRoutes(database, emit, self._master_key, options.issuing).routes(),
+            *ExpiryRoutes(database).routes(),
+            *RevocationRoutes(database, self._master_key, options.crl_hours).routes(),
             *AuthorityRoutes(database, emit, self._master_key).routes(),
             *AccountRoutes(database).routes(),
             *SignalRoutes(database, self._emit_own).routes(),
@@ -142,7 +154,7 @@ class UpdatesComponent(PollComponent):
         ]
 
     def job_actions(self) -> list[JobAction[Any]]:
-        own = device_job_actions(self._emit, self._emit_all, self._master_key)
+        own = device_job_actions(self._emit, self._emit_all, self._master_key, self._options.issuing)
         return [*own, *outbox_actions()]
 
     def fast_handlers(self) -> Mapping[bytes, FastHandler]:
@@ -151,8 +163,12 @@ class UpdatesComponent(PollComponent):
     def services(self) -> list[Service]:
         return [
             Service("wrap worker", self.wrap_worker.run, self.wrap_worker.stop, role="wrapping"),
+            Service("certificate renewals", self.renewals.run, self.renewals.stop, role="wrapping"),
             Service("presence", self.presence.run, role="api"),
         ]
+
+    def sweeps(self) -> list[Sweep]:
+        return [issued_serials.delete_ended]
 
     async def start(self) -> None:
         await self.catch_up()
@@ -186,6 +202,8 @@ class UpdatesComponent(PollComponent):
         yield MetricSample("restante_polls", counters.with_signals, ("signals",))
         yield MetricSample("restante_polls", counters.cursor_expired, ("cursor_expired",))
         yield MetricSample("restante_polls", counters.rate_limited, ("rate_limited",))
+        yield MetricSample("restante_certificate_renewals", self.renewals.renewed, ("renewed",))
+        yield MetricSample("restante_certificate_renewals", self.renewals.failed, ("failed",))
         yield MetricSample("restante_signals_delivered", counters.signals)
         yield MetricSample("restante_parked_polls", self.parked_count)
         yield MetricSample("restante_waits_ended_early", self.poll.ended_early)

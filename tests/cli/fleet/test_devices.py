@@ -76,7 +76,17 @@ def test_certificates_are_made_from_an_own_authority_and_assigned(remote: Restan
     assert remote.items("ca", "list", "--device", number)[0]["ca_id"] == int(ca)
     assert remote.json("certificate", "renew", certificate, "--valid-for", "7d", *user)["id"] == int(certificate)
     remote.ok("certificate", "unassign", certificate, number, "--yes")
-    remote.ok("certificate", "delete", certificate, "--yes", *user)
+    [ending] = remote.items("certificate", "expiring", "8d", "--renewal", "on")
+    assert (ending["certificate_id"], ending["renewal_error"]) == (int(certificate), None)
+    assert remote.json("certificate", "update", certificate, "--no-auto-renew", *user)["auto_renew"] is False
+    assert [each["renews_at"] for each in remote.items("certificate", "expiring", "--renewal", "off")] == [None]
+    assert remote.items("certificate", "expiring", "1d") == []
+    assert [each["name"] for each in remote.items("ca", "expiring", "9999d")] == ["Root"]
+    assert "TIME" in remote.ok("certificate", "expiring", "--help")
+    assert "7d or 2w" in remote.error_line("certificate", "expiring", "soon")
+    assert "revokes certificate" in remote("certificate", "delete", certificate, *user).output
+    remote.ok("certificate", "delete", certificate, "--yes", "--reason", "superseded", *user)
+    assert remote.items("certificate", "expiring", "8d") == []
     remote.ok("account", "delete", str(account), "--yes", *user)
     remote.ok("ca", "unassign", ca, number, "--yes")
     remote.ok("ca", "delete", ca, "--yes", *user)

@@ -121,6 +121,19 @@ def test_old_key_that_is_removed_too_early_is_missed(restante: Restante) -> None
     assert restante.json("keys", "rotate")["kid"]
 
 
+def test_key_that_is_lost_before_it_seals_anything_is_replaced(restante: Restante) -> None:
+    restante.ok("init")
+    path, following = restante.data / "master.key", restante.data / "master.key.next"
+    old = path.read_text()
+    MasterKeySource(path, None).make_next()
+    with restante.database() as database:
+        database.write_now(key_change.announce, key_id(old), key_id(following.read_text()))
+    following.unlink()
+    assert restante.json("keys", "rotate")["kid"]
+    assert reseal(restante).exit_code == 0
+    assert (restante.data / "master.key.old").read_text() == old
+
+
 def test_run_that_ended_before_the_files_were_exchanged_is_completed(restante: Restante) -> None:
     restante.ok("init")
     path = restante.data / "master.key"

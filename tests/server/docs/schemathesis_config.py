@@ -85,6 +85,9 @@ RULES_BEYOND_SCHEMA = [
     "GET /apiv1/devices",
     "GET /apiv1/devices/counts",
     "GET /apiv1/devices/export",
+    # expiring: RFC 3339 or a duration; after: the `next` of a page
+    "GET /apiv1/certificates",
+    "GET /apiv1/cas",
     # filter: at least one field, without group; config_version and times as in the query; user_id: must exist
     "POST /apiv1/groups",
     "PUT /apiv1/groups/{group_id}",

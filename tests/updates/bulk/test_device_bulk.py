@@ -24,6 +24,7 @@ from restante.updates.bulk.routes import DeviceBulkRoutes, device_job_actions
 from restante.updates.install import install_configs
 from restante.updates.install.install_items import checked_installs
 from restante.updates.pki import assignments, certificates
+from restante.updates.pki.issuing import NO_RULES
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.access import AccessControl
 from tests.conftest import ManualClock
@@ -44,7 +45,7 @@ class DeviceBulkApi:
         self.devices = [fleet.add_device(), fleet.add_device(), fleet.add_device(), fleet.add_device(fleet.other_id)]
         for device in (self.devices[0], self.devices[1], self.devices[3]):
             database.write_now(tags.add, "device", device.id, "kiosk")
-        self.actions = device_job_actions(outbox.enqueue, outbox.enqueue_all, fleet.master_key)
+        self.actions = device_job_actions(outbox.enqueue, outbox.enqueue_all, fleet.master_key, NO_RULES)
         tokens = new_device_tokens(database, SigningKeys(database, fleet.master_key))
         routes = DeviceBulkRoutes(database, self.actions).routes()
         application = new_application(routes, AccessControl(database, tokens), RESPONSE_FORMAT)

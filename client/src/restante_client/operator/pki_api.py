@@ -33,6 +33,7 @@ class Certificate(TypedDict, total=False):
     created_at: str
     updated_at: str
     revoked_at: str | None
+    auto_renew: bool
 
 
 class CertificatePage(TypedDict, total=False):
@@ -61,8 +62,31 @@ class CertificateDetail(TypedDict, total=False):
     created_at: str
     updated_at: str
     revoked_at: str | None
+    auto_renew: bool
     certificate_pem: str | None
     chain_pem: str | None
+
+
+class ExpiringCertificate(TypedDict, total=False):
+    """`renews_at`: when it is renewed by itself, or tried again after a failure; null: never."""
+
+    certificate_id: int
+    user_id: int
+    domain_name: str
+    serial: str
+    issuer: str
+    not_after: str
+    auto_renew: bool
+    renews_at: str | None
+    renewal_failures: int
+    renewal_failed_at: str | None
+    renewal_error: str | None
+    devices_count: int
+
+
+class ExpiringCertificates(TypedDict, total=False):
+    items: list[ExpiringCertificate]
+    next: str | None
 
 
 class CertificateAssignment(TypedDict, total=False):
@@ -109,6 +133,19 @@ class AuthorityPage(TypedDict, total=False):
 
     items: list[Authority]
     next: int | None
+
+
+class ExpiringAuthority(TypedDict, total=False):
+    ca_id: int
+    user_id: int
+    name: str
+    serial: str
+    not_after: str
+
+
+class ExpiringAuthorities(TypedDict, total=False):
+    items: list[ExpiringAuthority]
+    next: str | None
 
 
 class AuthorityAssignment(TypedDict, total=False):
@@ -228,10 +265,78 @@ class Certificates(Noun):
         )
         return found
 
-    async def delete(self, user_id: int, certificate_id: int) -> CertificateDetail:
+    async def update(self, user_id: int, certificate_id: int, *, auto_renew: bool) -> CertificateDetail:
+        """Let the certificate be renewed by itself, or not."""
+        found: CertificateDetail = await self.call(
+            "PATCH",
+            f"/apiv1/users/{self.quoted(user_id)}/certificates/{self.quoted(certificate_id)}",
+            body=as_body(auto_renew=auto_renew),
+            is_wrapped=True,
+        )
+        return found
+
+    async def delete(
+        self,
+        user_id: int,
+        certificate_id: int,
+        *,
+        reason: Literal[
+            "unspecified",
+            "key_compromise",
+            "affiliation_changed",
+            "superseded",
+            "cessation_of_operation",
+            "privilege_withdrawn",
+        ]
+        | None = None,
+    ) -> CertificateDetail:
         """Revoke the certificate, unassign it from all devices."""
         found: CertificateDetail = await self.call(
-            "DELETE", f"/apiv1/users/{self.quoted(user_id)}/certificates/{self.quoted(certificate_id)}", is_wrapped=True
+            "DELETE",
+            f"/apiv1/users/{self.quoted(user_id)}/certificates/{self.quoted(certificate_id)}",
+            query={"reason": reason},
+            is_wrapped=True,
+        )
+        return found
+
+    def list_by_expiry(
+        self,
+        *,
+        expiring: str | None = None,
+        user_id: int | None = None,
+        name: str | None = None,
+        renewal: Literal["failed", "on", "off"] | None = None,
+    ) -> AsyncGenerator[ExpiringCertificate, None]:
+        """List certificates by their end: all pages."""
+        return self.pages(
+            "/apiv1/certificates",
+            {"expiring": expiring, "user_id": user_id, "name": name, "renewal": renewal},
+            is_wrapped=True,
+        )
+
+    async def list_by_expiry_page(
+        self,
+        *,
+        expiring: str | None = None,
+        user_id: int | None = None,
+        name: str | None = None,
+        renewal: Literal["failed", "on", "off"] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> ExpiringCertificates:
+        """List certificates by their end: one page."""
+        found: ExpiringCertificates = await self.call(
+            "GET",
+            "/apiv1/certificates",
+            query={
+                "expiring": expiring,
+                "user_id": user_id,
+                "name": name,
+                "renewal": renewal,
+                "limit": limit,
+                "after": after,
+            },
+            is_wrapped=True,
         )
         return found
 
@@ -280,7 +385,10 @@ class BlockingCertificates(BlockingNoun[Certificates]):
     create = blocking(Certificates.create)
     import_pem = blocking(Certificates.import_pem)
     issue = blocking(Certificates.issue)
+    update = blocking(Certificates.update)
     delete = blocking(Certificates.delete)
+    list_by_expiry = blocking_iterator(Certificates.list_by_expiry)
+    list_by_expiry_page = blocking(Certificates.list_by_expiry_page)
     list_of_device = blocking_iterator(Certificates.list_of_device)
     list_of_device_page = blocking(Certificates.list_of_device_page)
     assign = blocking(Certificates.assign)
@@ -357,6 +465,30 @@ class Authorities(Noun):
         )
         return found
 
+    def list_by_expiry(
+        self, *, expiring: str | None = None, user_id: int | None = None, name: str | None = None
+    ) -> AsyncGenerator[ExpiringAuthority, None]:
+        """List authorities by their end: all pages."""
+        return self.pages("/apiv1/cas", {"expiring": expiring, "user_id": user_id, "name": name}, is_wrapped=True)
+
+    async def list_by_expiry_page(
+        self,
+        *,
+        expiring: str | None = None,
+        user_id: int | None = None,
+        name: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> ExpiringAuthorities:
+        """List authorities by their end: one page."""
+        found: ExpiringAuthorities = await self.call(
+            "GET",
+            "/apiv1/cas",
+            query={"expiring": expiring, "user_id": user_id, "name": name, "limit": limit, "after": after},
+            is_wrapped=True,
+        )
+        return found
+
     async def delete(self, user_id: int, ca_id: int) -> Authority:
         """Revoke the authority, unassign it from all devices."""
         found: Authority = await self.call(
@@ -407,6 +539,8 @@ class BlockingAuthorities(BlockingNoun[Authorities]):
     get = blocking(Authorities.get)
     create = blocking(Authorities.create)
     import_pem = blocking(Authorities.import_pem)
+    list_by_expiry = blocking_iterator(Authorities.list_by_expiry)
+    list_by_expiry_page = blocking(Authorities.list_by_expiry_page)
     delete = blocking(Authorities.delete)
     list_of_device = blocking_iterator(Authorities.list_of_device)
     list_of_device_page = blocking(Authorities.list_of_device_page)

@@ -24,6 +24,15 @@ BodyArgument = Annotated[
 ]
 PemOption = Annotated[Path, typer.Option("--certificate", metavar="FILE", help="The certificate in PEM.")]
 KeyOption = Annotated[Path, typer.Option("--key", metavar="FILE", help="The private key in PEM.")]
+WithinArgument = Annotated[str, typer.Argument(metavar="TIME", help="Ends within this long, or before this time.")]
+REASONS = (
+    "unspecified",
+    "key_compromise",
+    "affiliation_changed",
+    "superseded",
+    "cessation_of_operation",
+    "privilege_withdrawn",
+)
 VALIDITY: Columns = {"status": "status", "devices": "devices_count", "valid until": when("not_after")}
 
 
@@ -33,6 +42,28 @@ def list_certificates(call: Call, user: UserOption = None, device: DeviceOption 
     if device is not None:
         return call.page(call.client.certificates.list_of_device_page, *path_of(call, device))
     return call.page(call.client.certificates.list_page, user_id(call, user))
+
+
+@CERTIFICATE.lists(
+    {
+        "id": "certificate_id",
+        "user": "user_id",
+        "name": "domain_name",
+        "devices": "devices_count",
+        "ends": when("not_after"),
+        "renews": when("renews_at"),
+        "problem": "renewal_error",
+    },
+    empty="No certificates end by then.",
+    name="expiring",
+)
+def list_expiring_certificates(
+    call: Call,
+    expiring: WithinArgument = "30d",
+    renewal: Annotated[str | None, choice("--renewal", ("failed", "on", "off"), "Only with this renewal.")] = None,
+) -> Page:
+    """List certificates of all users that end soon, the first to end first: when each is renewed, and what failed."""
+    return call.page(call.client.certificates.list_by_expiry_page, expiring=expiring, renewal=renewal)
 
 
 @CERTIFICATE.shows()
@@ -72,11 +103,30 @@ def renew(
     return call.client.certificates.issue(user_id(call, user), certificate, **given)
 
 
-@CERTIFICATE.does("delete", "Certificate {id} is deleted.", asks=True)
-def delete_certificate(call: Call, certificate: IdArgument, user: UserOption = None) -> Any:
-    """Delete a certificate; devices no longer get it."""
-    call.confirm(f"This deletes certificate {certificate}: devices that have it lose it. It cannot be undone.")
-    return call.client.certificates.delete(user_id(call, user), certificate)
+@CERTIFICATE.does("update", "Certificate {id} is changed.")
+def update_certificate(
+    call: Call,
+    certificate: IdArgument,
+    auto_renew: Annotated[
+        bool, typer.Option("--auto-renew/--no-auto-renew", help="Whether it is renewed by itself.", show_default=False)
+    ],
+    user: UserOption = None,
+) -> Any:
+    """Let a certificate be renewed by itself after two thirds of its life, or not."""
+    return call.client.certificates.update(user_id(call, user), certificate, auto_renew=auto_renew)
+
+
+@CERTIFICATE.does("delete", "Certificate {id} is revoked.", asks=True)
+def delete_certificate(
+    call: Call,
+    certificate: IdArgument,
+    user: UserOption = None,
+    reason: Annotated[str, choice("--reason", REASONS, "Why, for the revocation list.")] = "unspecified",
+) -> Any:
+    """Revoke a certificate: devices lose it, and its authority's revocation list names it."""
+    call.confirm(f"This revokes certificate {certificate}: devices that have it lose it. It cannot be undone.")
+    given: dict[str, Any] = {"reason": reason}
+    return call.client.certificates.delete(user_id(call, user), certificate, **given)
 
 
 @CERTIFICATE.does("assign", "Device {device_id} gets certificate {cert_id}.")
@@ -102,6 +152,16 @@ def list_authorities(call: Call, user: UserOption = None, device: DeviceOption =
     if device is not None:
         return call.page(call.client.authorities.list_of_device_page, *path_of(call, device))
     return call.page(call.client.authorities.list_page, user_id(call, user))
+
+
+@CA.lists(
+    {"id": "ca_id", "user": "user_id", "name": "name", "ends": when("not_after")},
+    empty="No authorities end by then.",
+    name="expiring",
+)
+def list_expiring_authorities(call: Call, expiring: WithinArgument = "90d") -> Page:
+    """List authorities of all users that end soon, the first to end first. They are never renewed by themselves."""
+    return call.page(call.client.authorities.list_by_expiry_page, expiring=expiring)
 
 
 @CA.shows()

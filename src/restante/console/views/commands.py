@@ -26,7 +26,7 @@ from restante.console.schema_forms import FormField, fields_of, value_of
 from restante.core.commands.command_states import State
 from restante.core.decoding import INT64_MAX, decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
-from restante.core.iso_time import iso, parse_iso
+from restante.core.iso_time import iso_precise, parse_iso
 from restante.database.connection import Connection
 from restante.database.paging import PageRequest
 from restante.identity.grants import ALL_IDS, Area, Role
@@ -325,7 +325,7 @@ def _plain(detail: msgspec.Raw) -> list[tuple[str, Any]]:
         return []
     shown = [(name, value) for name, value in values.items() if name not in _ON_THE_PAGE]
     return [
-        (name.replace("_", " "), iso(value) if isinstance(value, int) and name.endswith("_at") else value)
+        (name.replace("_", " "), iso_precise(value) if isinstance(value, int) and name.endswith("_at") else value)
         for name, value in shown
         if isinstance(value, str | int | float)
     ]

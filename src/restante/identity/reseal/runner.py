@@ -65,9 +65,9 @@ class ResealRun:
     def run(self) -> ResealResult:
         change = self._begun()
         if change.finished_at is None:
-            self._wait(change, "know the new key")
+            self._wait(change, "knows the new key", "do not know the new key")
             change = self._sealing(change)
-            self._wait(change, "seal with the new key")
+            self._wait(change, "seals with the new key", "do not seal with the new key")
         total = PassResult()
         master = self._master()
         last = self._passes(master, total)
@@ -136,17 +136,17 @@ class ResealRun:
             raise Conflict("another change of the master key began meanwhile: reseal again")
         return found
 
-    def _wait(self, change: KeyChange, what: str) -> None:
+    def _wait(self, change: KeyChange, ready: str, unready: str) -> None:
         """Wait until every running server is ready; raise Conflict with those that are not in time."""
         deadline = time.monotonic() + self._options.wait_seconds
         is_announced = False
         while hosts := self._database.read_now(key_change.unready_hosts, change):
             if not is_announced:
-                self._on_step(f"Waiting until every server can {what}: {'; '.join(hosts)}")
+                self._on_step(f"Waiting until every server {ready}: {'; '.join(hosts)}")
                 is_announced = True
             if time.monotonic() >= deadline:
                 raise Conflict(
-                    f"these servers do not {what} {change.new_key_id}: {'; '.join(hosts)}. Copy the key into "
+                    f"these servers {unready} {change.new_key_id}: {'; '.join(hosts)}. Copy the key into "
                     f"{self._source.next_path.name} of their data folders (mode 0600), or restart them with the key in "
                     f"{NEXT_VARIABLE}; then reseal again to continue. Nothing is lost"
                 )

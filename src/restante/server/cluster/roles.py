@@ -10,7 +10,7 @@ from dataclasses import dataclass
 ROLES = {
     "api": "answers devices, collectors, clients and operators; a process without it answers health and metrics only",
     "dispatcher": "publishes signals from the outbox to the devices' logs",
-    "wrapping": "encrypts data keys for the devices that may have them",
+    "wrapping": "encrypts data keys for the devices that may have them, and renews certificates",
     "recovery": "settles expired leases of sites that no collector polls, and records heads of the audit trail",
     "rules": "evaluates automation rules whose deadline passes without new telemetry",
     "signing": "signs events, and rotates the keys for it",

@@ -28,6 +28,7 @@ from restante.identity.devices.device_codes import DeviceCodeLimits
 from restante.server.config.protocol_setting_types import AUTO
 from restante.server.config.settings import Settings
 from restante.updates.component import UpdatesOptions
+from restante.updates.pki.issuing import IssueRules
 from restante.updates.polling.poll import PollOptions
 from restante.web.access import SCOPES_NEEDED
 from restante.web.routes import Access
@@ -55,6 +56,8 @@ def updates_options(settings: Settings) -> UpdatesOptions:
         refresh_token_days=settings.refresh_token_days,
         session_hours=settings.session_hours,
         signal_aliases=settings.signal_aliases,
+        issuing=IssueRules(settings.public_url, settings.certificate_renew_percent),
+        crl_hours=settings.crl_hours,
     )
 
 

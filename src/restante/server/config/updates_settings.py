@@ -30,6 +30,16 @@ class UpdatesSettings:
     device_codes_max: Annotated[int, Integer(1, 1_000_000), "The most devices that may wait for approval at once."] = (
         10_000
     )
+    certificate_renew_percent: Annotated[
+        int,
+        Integer(0, 95),
+        "The share of its life after which a certificate is renewed by itself, in percent; 0: never.",
+    ] = 66
+    crl_hours: Annotated[
+        int,
+        Integer(2, 8760),
+        "How long a revocation list of an authority is valid; it is signed again after half of that.",
+    ] = 168
     session_hours: Annotated[int, Integer(1, 8760), "The lifetime of a person's session."] = 12
     console_confirm_minutes: Annotated[
         int,

@@ -31,7 +31,7 @@ from restante.web.routes import Access, Header, Query, ResponseInfo, Route, Rout
 
 # These ids are texts; all others are numbers.
 TEXT_IDS = frozenset(
-    ["command_id", "client_id", "event_subscription_id", "stream_id", "jti", "kid", "job_id", "rollout_id"]
+    ["command_id", "client_id", "event_subscription_id", "stream_id", "jti", "kid", "job_id", "rollout_id", "serial"]
 )
 # These are numbers although their names do not end like an id's.
 _OTHER_NUMBERS = frozenset(["version"])
@@ -46,6 +46,8 @@ TAGS = {
     "install configs": "What a device installs where, with all earlier versions.",
     "certificates": "A user's certificates, and the devices that use them.",
     "certificate authorities": "A user's certificate authorities, and the devices that trust them.",
+    "expiry": "Certificates and authorities of all users, by when they end, and their renewal.",
+    "revocation lists": "The revocation lists (CRLs) of certificate authorities, for everyone who checks certificates.",
     "accounts": "A user's accounts, through which certificates are issued.",
     "signals": "Signals that an application sends to a device.",
     "fleet": "All devices together: filtered lists, groups, the outboxes and the poll boost.",

@@ -84,6 +84,7 @@ METRICS = {
     "restante_outbox_rows": _gauge("Outbox rows, by status.", "status"),
     "restante_jobs": _gauge("Bulk jobs that have not ended, by state.", "state"),
     "restante_rollouts": _gauge("Rollouts that have not ended, by state.", "state"),
+    "restante_certificate_renewals": _counter("Renewals of certificates by calendar, by outcome.", "outcome"),
     "restante_job_items": _counter("Items of bulk jobs, by result.", "state"),
     "restante_outbox_oldest_pending_seconds": _gauge("Age of the oldest pending outbox row."),
     "restante_outbox_dispatched": _counter("Outbox rows dispatched, by outcome.", "outcome"),

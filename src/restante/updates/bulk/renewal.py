@@ -24,7 +24,7 @@ from restante.updates.bulk.device_target import DeviceTarget
 from restante.updates.bulk.received_reports import ReceivedAction
 from restante.updates.pki import issuing
 from restante.updates.pki.crypto.issued_certificate import IssuedCertificate
-from restante.updates.pki.issuing import VALIDITY_SECONDS_MAX, VALIDITY_SECONDS_MIN, IssuePlan
+from restante.updates.pki.issuing import VALIDITY_SECONDS_MAX, VALIDITY_SECONDS_MIN, IssuePlan, IssueRules
 
 SQL = queries_beside(__file__)
 
@@ -54,10 +54,11 @@ class RenewCertificates(ReceivedAction):
     has_preparation = True
     batch_items = 10
 
-    def __init__(self, target: DeviceTarget, emit: Emit, master_key: MasterKey) -> None:
+    def __init__(self, target: DeviceTarget, emit: Emit, master_key: MasterKey, rules: IssueRules) -> None:
         self.target = target
         self._emit = emit
         self._master_key = master_key
+        self._rules = rules
 
     def plan(self, conn: Connection, batch: Batch, ids: Sequence[int]) -> Any:
         """The renewals of each device. A certificate is in the list of its first device only."""
@@ -66,7 +67,7 @@ class RenewCertificates(ReceivedAction):
         for row in conn.all(SQL.certificates, ids=_encoded(ids), **self._bounds(conn, batch)):
             if row["id"] not in seen:
                 seen.add(row["id"])
-                planned[row["device_id"]].append(_planned(conn, row["user_id"], row["id"]))
+                planned[row["device_id"]].append(_planned(conn, row["user_id"], row["id"], self._rules))
         return planned, batch.params.validity_seconds
 
     def make(self, plan: Any) -> Mapping[int, Any]:
@@ -128,9 +129,9 @@ class RenewCertificates(ReceivedAction):
         }
 
 
-def _planned(conn: Connection, user_id: int, cert_id: int) -> _Renewal:
+def _planned(conn: Connection, user_id: int, cert_id: int, rules: IssueRules) -> _Renewal:
     try:
-        return _Renewal(cert_id, issuing.plan(conn, user_id, cert_id))
+        return _Renewal(cert_id, issuing.plan(conn, user_id, cert_id, rules))
     except RestanteError as error:
         return _Renewal(cert_id, error=error.message)
 

@@ -19,6 +19,7 @@ from restante.updates.bulk.device_actions import (
 from restante.updates.bulk.device_target import DeviceTarget, new_rollout_devices
 from restante.updates.bulk.renewal import RenewCertificates
 from restante.updates.fleet.device_filter import DeviceFilter
+from restante.updates.pki.issuing import IssueRules
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.bulk.bulk_requests import BulkHandler, BulkRequest, bulk_options
 from restante.web.request import ApiRequest
@@ -52,7 +53,7 @@ class DevicesBulkRequest(BulkRequest, kw_only=True):
     filter: DeviceFilter = DeviceFilter()
 
 
-def device_job_actions(emit: Emit, emit_all: EmitAll, master_key: MasterKey) -> list[JobAction[Any]]:
+def device_job_actions(emit: Emit, emit_all: EmitAll, master_key: MasterKey, rules: IssueRules) -> list[JobAction[Any]]:
     target, rolled_out = DeviceTarget(), new_rollout_devices()
     return [
         PutConfig(target, emit_all),
@@ -60,7 +61,7 @@ def device_job_actions(emit: Emit, emit_all: EmitAll, master_key: MasterKey) -> 
         SendSignal(target, emit_all),
         AssignCertificate(target),
         AssignAuthority(target, emit),
-        RenewCertificates(target, emit, master_key),
+        RenewCertificates(target, emit, master_key, rules),
         RevokeDevices(target),
         RestoreConfig(rolled_out, emit_all),
         UnassignCertificate(rolled_out, emit),

@@ -97,6 +97,7 @@ def add(conn: Connection, user_id: int, authority: SealedAuthority) -> Authority
         now_ms=conn.now_ms,
     )
     assert row is not None  # noqa: S101 — an INSERT with RETURNING returns its row or raises
+    conn.run(SQL.set_expiry_key, ca_id=row["id"])
     return get(conn, user_id, row["id"])
 
 

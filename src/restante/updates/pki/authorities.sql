@@ -7,6 +7,10 @@ VALUES (:user_id, :name, :common_name, :algorithm, :key_size, :curve_name, :seri
         :not_after, :certificate_der, :sealed_key, :now_ms)
 RETURNING id
 
+-- name: set_expiry_key
+-- Puts a new authority into the list by expiry.
+UPDATE certificate_authorities SET expiry_key = not_after / 1000 * 16777216 + id % 16777216 WHERE id = :ca_id
+
 -- name: get
 -- The authority, if it belongs to the user.
 SELECT a.*,
@@ -23,7 +27,7 @@ FROM certificate_authorities a WHERE a.user_id = :user_id AND a.id > :after ORDE
 
 -- name: revoke
 -- Revokes an active authority and drops its key, which is no longer needed.
-UPDATE certificate_authorities SET status = 'revoked', revoked_at = :now_ms, sealed_key = NULL
+UPDATE certificate_authorities SET status = 'revoked', revoked_at = :now_ms, sealed_key = NULL, expiry_key = NULL
 WHERE id = :ca_id AND status = 'active'
 
 -- name: active_holders

@@ -17,10 +17,13 @@ from restante.database.connection import Connection, Row
 from restante.database.paging import Page, PageRequest, page_of
 from restante.database.queries import queries_beside
 from restante.delivery.log.signals import Emit
+from restante.identity import access_audit
 from restante.updates.devices.ownership import check_user
 from restante.updates.pki import assignments
 from restante.updates.pki.crypto.issued_certificate import IssuedCertificate
 from restante.updates.pki.crypto.x509 import NO_SUBJECT, CertificateSubject
+from restante.updates.pki.revocation import issued_serials
+from restante.updates.pki.revocation.issued_serials import Reason
 
 SQL = queries_beside(__file__)
 
@@ -46,6 +49,7 @@ class Certificate(msgspec.Struct, kw_only=True):
     created_at: Timestamp
     updated_at: Timestamp
     revoked_at: Timestamp | None
+    auto_renew: bool
 
 
 class CertificateDetail(Certificate, kw_only=True):
@@ -85,7 +89,9 @@ def add_imported(
         now_ms=conn.now_ms,
         **issued.columns(),
     )
-    return _added(conn, user_id, row)
+    added = _added(conn, user_id, row)
+    conn.run(SQL.set_expiry_key, cert_id=added.id)
+    return added
 
 
 def get(conn: Connection, user_id: int, cert_id: int) -> CertificateDetail:
@@ -99,15 +105,38 @@ def list_of_user(conn: Connection, user_id: int, window: PageRequest) -> Page[Ce
     return page_of(rows, window, "id", lambda row: Certificate(**_fields(row)))
 
 
-def revoke(conn: Connection, emit: Emit, user_id: int, cert_id: int) -> CertificateDetail:
-    """Revoke the certificate. Revoking it again changes nothing."""
+def revoke(
+    conn: Connection,
+    emit: Emit,
+    user_id: int,
+    cert_id: int,
+    reason: Reason = "unspecified",
+    actor: str = access_audit.SYSTEM,
+) -> CertificateDetail:
+    """Revoke the certificate with all its serials that have not ended. Revoking it again changes nothing."""
     conn.lock("certificate", cert_id)
-    _owned_row(conn, user_id, cert_id)
+    row = _owned_row(conn, user_id, cert_id)
     if conn.run(SQL.revoke, cert_id=cert_id, now_ms=conn.now_ms):
+        count = issued_serials.revoke(conn, cert_id, reason)
+        detail = {"cert_id": cert_id, "user_id": user_id, "serial": row["serial"], "reason": reason, "serials": count}
+        access_audit.record_other(conn, actor, "certificate.revoked", detail)
         for device_id in assignments.active_holders(conn, cert_id):
             assignments.emit_removed(conn, emit, device_id, cert_id)
         assignments.refresh_expiry(conn, cert_id)
         assignments.unassign_everywhere(conn, cert_id)
+    return get(conn, user_id, cert_id)
+
+
+def set_auto_renew(
+    conn: Connection, user_id: int, cert_id: int, is_on: bool, renew_at_percent: int
+) -> CertificateDetail:
+    """Let the certificate be renewed by itself after that share of its life, or not; 0: never."""
+    conn.lock("certificate", cert_id)
+    row = _owned_row(conn, user_id, cert_id)
+    renew_at = None
+    if is_on and renew_at_percent and conn.one(SQL.renewable, cert_id=cert_id) is not None:
+        renew_at = row["not_before"] + (row["not_after"] - row["not_before"]) * renew_at_percent // 100
+    conn.run(SQL.set_auto_renew, cert_id=cert_id, auto_renew=int(is_on), renew_at=renew_at, now_ms=conn.now_ms)
     return get(conn, user_id, cert_id)
 
 
@@ -130,5 +159,6 @@ def _fields(row: Row) -> dict[str, Any]:
     return {
         "sans": msgspec.json.decode(row["sans"], type=list[str]),
         **{column: row[column] for column in same},
+        "auto_renew": bool(row["auto_renew"]),
         **{column: iso_precise(row[column]) for column in times},
     }

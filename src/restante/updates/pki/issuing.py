@@ -26,11 +26,13 @@ from restante.updates.pki.crypto.x509 import (
     AuthorityExpired,
     CertificateSubject,
     CertificateWithKey,
+    epoch_ms,
     issue_leaf,
     new_signing_key,
     serial_text,
     utc_datetime,
 )
+from restante.updates.pki.revocation import issued_serials, revocation_lists
 
 SQL = queries_beside(__file__)
 
@@ -38,6 +40,18 @@ DAY_SECONDS = 24 * 60 * 60
 VALIDITY_SECONDS_DEFAULT = 90 * DAY_SECONDS
 VALIDITY_SECONDS_MIN = 300
 VALIDITY_SECONDS_MAX = 3650 * DAY_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class IssueRules:
+    """`public_url`: with it, certificates name the revocation list of their authority. `renew_at_percent`: the share of
+    its life after which a certificate is renewed by itself; 0: never."""
+
+    public_url: str | None = None
+    renew_at_percent: int = 0
+
+
+NO_RULES = IssueRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +63,14 @@ class IssuePlan:
     subject: CertificateSubject
     leaf_key: LeafKey
     validity_seconds: int
+    ca_id: int
     ca_certificate_der: bytes
     ca_sealed_key: bytes
     now_ms: int
+    rules: IssueRules
 
 
-def plan(conn: Connection, user_id: int, cert_id: int) -> IssuePlan:
+def plan(conn: Connection, user_id: int, cert_id: int, rules: IssueRules = NO_RULES) -> IssuePlan:
     """The facts for the next issue; raises the reason if it cannot be issued."""
     row = conn.one(SQL.issuing_facts, user_id=user_id, cert_id=cert_id)
     if row is None:
@@ -68,9 +84,11 @@ def plan(conn: Connection, user_id: int, cert_id: int) -> IssuePlan:
         CertificateSubject(**{column: row[column] for column in certificates.SUBJECT_COLUMNS}),
         _leaf_key(row),
         row["cert_valid_seconds"] or VALIDITY_SECONDS_DEFAULT,
+        row["ca_id"],
         row["ca_certificate_der"],
         row["ca_sealed_key"],
         conn.now_ms,
+        rules,
     )
 
 
@@ -86,6 +104,7 @@ def make_certificate(plan: IssuePlan, master_key: MasterKey, validity_seconds: i
             validity_seconds or plan.validity_seconds,
             plan.subject,
             new_signing_key(plan.leaf_key.curve, plan.leaf_key.rsa_bits),
+            _crl_url(plan, ca_certificate),
         )
     except AuthorityExpired:
         raise Conflict("the certificate authority's own certificate is not valid now") from None
@@ -106,15 +125,30 @@ def store(conn: Connection, emit: Emit, plan: IssuePlan, issued: IssuedCertifica
         cert_id=plan.cert_id,
         issue_number=plan.issue_number,
         now_ms=conn.now_ms,
+        renew_at=_renew_at(plan.rules, issued.certificate),
         **issued.columns(),
     )
+    serial, not_after = serial_text(issued.certificate), epoch_ms(issued.certificate.not_valid_after_utc)
+    issued_serials.add(conn, plan.ca_id, serial, plan.cert_id, not_after)
     assignments.reset_wraps_of_certificate(conn, plan.cert_id)
     assignments.refresh_expiry(conn, plan.cert_id)
     if row["status"] == "issued":
-        ref = {"cert_id": plan.cert_id, "serial": serial_text(issued.certificate)}
+        ref = {"cert_id": plan.cert_id, "serial": serial}
         for device_id in assignments.active_holders(conn, plan.cert_id):
             emit(conn, device_id, Signal(signal_types.CERT_RENEWED, conn.now_ms, ref))
     return certificates.get(conn, plan.user_id, plan.cert_id)
+
+
+def _crl_url(plan: IssuePlan, ca_certificate: x509.Certificate) -> str | None:
+    if plan.rules.public_url is None or not revocation_lists.signs_lists(ca_certificate):
+        return None
+    path = revocation_lists.path_of(plan.ca_id, serial_text(ca_certificate))
+    return plan.rules.public_url.rstrip("/") + path
+
+
+def _renew_at(rules: IssueRules, certificate: x509.Certificate) -> int | None:
+    start, end = epoch_ms(certificate.not_valid_before_utc), epoch_ms(certificate.not_valid_after_utc)
+    return start + (end - start) * rules.renew_at_percent // 100 if rules.renew_at_percent else None
 
 
 def _leaf_key(row: Row) -> LeafKey:

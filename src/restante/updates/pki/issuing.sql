@@ -15,5 +15,8 @@ UPDATE cert_records
 SET status = 'issued', issue_number = :issue_number, serial = :serial, issuer = :issuer,
     not_before = :not_before, not_after = :not_after, certificate_pem = :certificate_pem, chain_pem = :chain_pem,
     enc_privkey = :enc_privkey, privkey_nonce = :privkey_nonce, privkey_tag = :privkey_tag,
-    sealed_data_key = :sealed_data_key, updated_at = :now_ms
+    sealed_data_key = :sealed_data_key, updated_at = :now_ms,
+    renew_at = CASE WHEN auto_renew = 1 THEN CAST(:renew_at AS BIGINT) END,
+    renewal_failures = 0, renewal_failed_at = NULL, renewal_error = NULL,
+    expiry_key = CAST(:not_after AS BIGINT) / 1000 * 16777216 + id % 16777216
 WHERE id = :cert_id

@@ -21,12 +21,13 @@ from restante.updates.pki.crypto.certificate_names import checked_name, checked_
 from restante.updates.pki.crypto.issued_certificate import IssuedCertificate, seal_certificate
 from restante.updates.pki.crypto.subject_fields import SubjectFields
 from restante.updates.pki.crypto.x509_imports import names_of_certificate, read_chain
-from restante.updates.pki.issuing import VALIDITY_SECONDS_MAX, VALIDITY_SECONDS_MIN
+from restante.updates.pki.issuing import VALIDITY_SECONDS_MAX, VALIDITY_SECONDS_MIN, IssueRules
+from restante.updates.pki.revocation.issued_serials import REASONS
 from restante.updates.response_format import LIST_QUERY, RESPONSE_FORMAT, list_info, list_response
-from restante.web.paging import PAGE_QUERY, page_request_of
+from restante.web.paging import PAGE_QUERY, page_request_of, query_choice
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse
-from restante.web.routes import Access, Route, RouteGroup, RouteOptions
+from restante.web.routes import Access, Query, Route, RouteGroup, RouteOptions
 
 CERTIFICATES = "/apiv1/users/{user_id}/certificates"
 CERTIFICATE = CERTIFICATES + "/{certificate_id}"
@@ -34,6 +35,12 @@ DEVICE_CERTIFICATES = "/apiv1/users/{user_id}/devices/{device_id}/certificates"
 DEVICE_CERTIFICATE = DEVICE_CERTIFICATES + "/{cert_id}"
 
 _EXAMPLE = {"domain_name": "site.example.com", "sans": ["www.example.com"], "acct_id": 1}
+
+_REASON = Query(
+    "reason",
+    "why it is revoked, for the revocation list",
+    {"type": "string", "enum": list(REASONS), "default": REASONS[0]},
+)
 
 Id = Annotated[int, Meta(ge=1, le=INT64_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=253)]
@@ -61,11 +68,16 @@ class CertificateAssignmentRequest(msgspec.Struct, forbid_unknown_fields=True):
     cert_id: Id
 
 
+class CertificateUpdate(msgspec.Struct, forbid_unknown_fields=True):
+    auto_renew: bool
+
+
 class CertificateRoutes:
-    def __init__(self, database: Database, emit: Emit, master_key: MasterKey) -> None:
+    def __init__(self, database: Database, emit: Emit, master_key: MasterKey, rules: IssueRules) -> None:
         self._database = database
         self._emit = emit
         self._master_key = master_key
+        self._rules = rules
 
     def routes(self) -> list[Route]:
         group = RouteGroup("certificates", RESPONSE_FORMAT, errors=(404,), area=Area.updates)
@@ -76,7 +88,20 @@ class CertificateRoutes:
             group.get(CERTIFICATES, self.list, read, "List the user's certificates", query=PAGE_QUERY),
             group.post(CERTIFICATES + "/import", self.import_, operate, "Import a certificate"),
             group.get(CERTIFICATE, self.get, read, "Show a certificate"),
-            group.delete(CERTIFICATE, self.revoke, operate, "Revoke the certificate, unassign it from all devices"),
+            group.patch(
+                CERTIFICATE,
+                self.update,
+                operate,
+                "Let the certificate be renewed by itself, or not",
+                examples=({"auto_renew": False},),
+            ),
+            group.delete(
+                CERTIFICATE,
+                self.revoke,
+                operate,
+                "Revoke the certificate, unassign it from all devices",
+                query=(_REASON,),
+            ),
             group.post(
                 CERTIFICATE + "/issues",
                 self.issue,
@@ -130,11 +155,19 @@ class CertificateRoutes:
 
     async def revoke(self, request: ApiRequest) -> CertificateDetail:
         user_id, cert_id = request.path_id("user_id"), request.path_id("certificate_id")
-        return await self._database.write(certificates.revoke, self._emit, user_id, cert_id)
+        given = query_choice(request, "reason", REASONS)
+        reason = next((each for each in REASONS if each == given), REASONS[0])
+        return await self._database.write(certificates.revoke, self._emit, user_id, cert_id, reason, request.actor)
+
+    async def update(self, request: ApiRequest, body: CertificateUpdate) -> CertificateDetail:
+        """A certificate with an account is renewed after two thirds of its life, unless the server is set otherwise."""
+        user_id, cert_id = request.path_id("user_id"), request.path_id("certificate_id")
+        percent = self._rules.renew_at_percent
+        return await self._database.write(certificates.set_auto_renew, user_id, cert_id, body.auto_renew, percent)
 
     async def issue(self, request: ApiRequest, body: IssueRequest) -> CertificateDetail:
         user_id, cert_id = request.path_id("user_id"), request.path_id("certificate_id")
-        plan = await self._database.read(issuing.plan, user_id, cert_id)
+        plan = await self._database.read(issuing.plan, user_id, cert_id, self._rules)
         issued = await asyncio.to_thread(issuing.make_certificate, plan, self._master_key, body.validity_seconds)
         return await self._database.write(issuing.store, self._emit, plan, issued)
 

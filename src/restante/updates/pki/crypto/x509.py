@@ -100,10 +100,11 @@ def issue_leaf(
     validity_seconds: int,
     subject: CertificateSubject = NO_SUBJECT,
     key: SigningKey | None = None,
+    crl_url: str | None = None,
 ) -> CertificateWithKey:
     """A certificate for these names, by default with a new P-256 key. It ends no later than its authority.
 
-    The first name becomes the common name of the subject.
+    The first name becomes the common name of the subject. `crl_url`: where its authority's revocation list is.
     """
     issuer = authority.certificate
     not_after = min(now + timedelta(seconds=validity_seconds), issuer.not_valid_after_utc)
@@ -111,7 +112,7 @@ def issue_leaf(
         raise AuthorityExpired()
     key = key or ec.generate_private_key(ec.SECP256R1())
     leaf_name = replace(subject, common_name=_common_name(names[0])).as_name()
-    certificate = (
+    builder = (
         _builder(leaf_name, issuer.subject, now, not_after)
         .public_key(key.public_key())
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -129,9 +130,11 @@ def issue_leaf(
             x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=not list(leaf_name)
         )
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(_identifier_of(issuer), critical=False)
-        .sign(_signing_key(authority.private_key_der), hashes.SHA256())
+        .add_extension(authority_identifier(issuer), critical=False)
     )
+    if crl_url is not None:
+        builder = builder.add_extension(_distribution_points(crl_url), critical=False)
+    certificate = builder.sign(load_signing_key(authority.private_key_der), hashes.SHA256())
     return CertificateWithKey(certificate, private_key_der(key))
 
 
@@ -155,6 +158,11 @@ def serial_text(certificate: x509.Certificate) -> str:
     return number.to_bytes(max(1, (number.bit_length() + 7) // 8), "big").hex(":")
 
 
+def serial_number(text: str) -> int:
+    """The number of a `serial_text`."""
+    return int(text.replace(":", ""), 16)
+
+
 def utc_datetime(now_ms: int) -> datetime:
     """A database time in the precision of certificates: whole seconds."""
     return datetime.fromtimestamp(now_ms // 1000, UTC)
@@ -175,6 +183,11 @@ def _builder(
         .not_valid_before(not_before)
         .not_valid_after(not_after)
     )
+
+
+def _distribution_points(url: str) -> x509.CRLDistributionPoints:
+    name = [x509.UniformResourceIdentifier(url)]
+    return x509.CRLDistributionPoints([x509.DistributionPoint(name, None, None, None)])
 
 
 def _common_name(name: str) -> str | None:
@@ -201,7 +214,7 @@ def _key_usage(*, signs_certificates: bool, enciphers_keys: bool = False) -> x50
     )
 
 
-def _identifier_of(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+def authority_identifier(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
     try:
         identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     except x509.ExtensionNotFound:
@@ -209,7 +222,7 @@ def _identifier_of(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
 
 
-def _signing_key(der: bytes) -> SigningKey:
+def load_signing_key(der: bytes) -> SigningKey:
     key = serialization.load_der_private_key(der, None)
     if not isinstance(key, SigningKey):
         raise TypeError("an authority's key is ECDSA or RSA")

@@ -1,0 +1,1 @@
+"""Renewal of certificates by calendar, and lists of what ends when."""
