@@ -12,7 +12,7 @@ import typer
 from restante.cli.database import load_settings, open_database_for
 from restante.cli.output import print_result, when, write_parts
 from restante.cli.remote import completion, filters
-from restante.cli.remote.arguments import SiteOption, site_id
+from restante.cli.remote.arguments import SiteOption, command_of, site_id
 from restante.cli.remote.common_options import DataOption, JsonOption, ProfileOption, ServerOption
 from restante.cli.remote.noun import Call, Filters, Noun, Page, run_remotely
 from restante.commands.audit.audit_trail import KEY_PURPOSE
@@ -30,7 +30,7 @@ app = AUDIT.app
 
 FILTERS: Filters = {
     "site_id": filters.SITE,
-    "command_id": filters.text("--command", "ID", "Only of this command.", completion.COMMANDS),
+    "command_id": filters.text("--command", "ID", "Only of this command.", completion.COMMANDS, command_of),
     "actor": filters.text("--by", "WHO", "Only what this actor did."),
     "event": filters.text("--event", "NAME", "Only events of this name."),
     "since": filters.SINCE,

@@ -7,9 +7,10 @@ import typer
 from restante.cli.edge.command_signatures import verify
 from restante.cli.output import Column, Columns, identity, print_list, print_one, when
 from restante.cli.remote import completion, filters
-from restante.cli.remote.arguments import MinerOption, ReasonOption, SiteArgument, ZoneOption, full_id, given
+from restante.cli.remote.arguments import MinerOption, ReasonOption, SiteArgument, ZoneOption, command_of, given
 from restante.cli.remote.arguments import miner_id as miner_of
 from restante.cli.remote.arguments import site_id as site_of
+from restante.cli.remote.common_options import WATCHING
 from restante.cli.remote.noun import Call, Item, Noun, Page
 from restante.cli.remote.times import parse_duration
 from restante.cli.remote.values import json_object, whole_number
@@ -64,17 +65,19 @@ COMMAND.exports(
 )
 
 
-@COMMAND.runs("show")
-def show(call: Call, command: CommandArgument) -> None:
-    """Show one command with its history."""
-    found = dict(call.client.commands.get(command_of(call, command)))
+def _print_command(call: Call, command: Item) -> None:
     if call.is_json:
-        print_one(found, None, as_json=True, is_utc=True)
+        print_one(command, None, as_json=True, is_utc=True)
         return
-    history: list[Item] = found.pop("history")  # type: ignore[assignment]
-    print_one(found, None, as_json=False, is_utc=call.is_utc)
-    page = {"items": history, "next": None}
+    print_one({**command, "history": None}, None, as_json=False, is_utc=call.is_utc)
+    page = {"items": command["history"], "next": None}
     print_list(page, HISTORY, as_json=False, is_utc=call.is_utc, when_empty="No history.")
+
+
+@COMMAND.verb("show", _print_command, WATCHING)
+def show(call: Call, command: CommandArgument) -> Item:
+    """Show one command with its history."""
+    return dict(call.client.commands.get(command_of(call, command)))
 
 
 @COMMAND.does("create", "{command_id} is made, {status}: {command_type}, until {expires_at}.", asks=True)
@@ -218,7 +221,3 @@ def policy(
 
 
 app.command("verify")(verify)
-
-
-def command_of(call: Call, text: str) -> str:
-    return full_id(text, "command_id", call.client.commands.get, call.client.commands.list())

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from restante.cli.output import Columns, identity, joined, when
 from restante.cli.remote import completion, filters
-from restante.cli.remote.arguments import TagsArgument, full_id, tags_of
+from restante.cli.remote.arguments import TagsArgument, client_of, tags_of
 from restante.cli.remote.filters import METHODS
 from restante.cli.remote.noun import Call, Item, Noun, Page
 from restante.cli.remote.values import choice
@@ -232,10 +232,6 @@ def refusals(call: Call, client: ClientArgument) -> Page:
 def audit(call: Call) -> Page:
     """List what operators did with clients and events, newest first."""
     return call.page(call.client.clients.audit_page, **call.filters, since_field="at")
-
-
-def client_of(call: Call, client: str) -> str:
-    return full_id(client, "client_id", call.client.clients.get, call.client.clients.list())
 
 
 def _note_secret(call: Call, made: Any) -> None:

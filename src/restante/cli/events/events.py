@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from restante.cli.events.clients import ClientArgument, client_of
+from restante.cli.events.clients import ClientArgument
 from restante.cli.output import Column, Columns, identity, joined, printable, when
 from restante.cli.remote import completion, filters
-from restante.cli.remote.arguments import full_id
+from restante.cli.remote.arguments import client_of, event_of
 from restante.cli.remote.noun import Call, Item, Noun, Page
 from restante.cli.remote.times import normalised
 from restante.cli.remote.values import json_object
@@ -91,7 +91,7 @@ def publish(
 ) -> None:
     """Publish an event. The server signs it, and the next poll delivers it."""
     given: dict[str, Any] = {
-        "client_id": client_id,
+        "client_id": None if client_id is None else client_of(call, client_id),
         "all_subscribers": all_subscribers or None,
         "sub": sub,
         "sub_id": None if sub_id is None else json_object(sub_id, "--sub-id"),
@@ -113,6 +113,7 @@ def publish(
 @EVENT.runs("listen")
 def listen(call: Call, client_id: ClientOption = None) -> None:
     """Follow events live: one line for each event and each change of its status, until Ctrl-C."""
+    client_id = None if client_id is None else client_of(call, client_id)
     known = {item["jti"]: item["status"] for item in _newest(call, client_id)}
     typer.echo("Listening for events. Ctrl-C ends it.", err=True)
     try:
@@ -171,7 +172,7 @@ def release(call: Call, jtis: JtisArgument = None, all_of: AllOfOption = None) -
     """Release errored events: they are delivered again, unchanged."""
     _check_jtis(jtis, all_of)
     if all_of is not None:
-        return call.client.events.release_all(all_of)
+        return call.client.events.release_all(client_of(call, all_of))
     for jti in jtis or ():
         call.client.events.release(event_of(call, jti))
     return {"count": len(jtis or ())}
@@ -182,6 +183,7 @@ def drop(call: Call, jtis: JtisArgument = None, all_of: AllOfOption = None) -> A
     """Drop errored events: they are never delivered again."""
     _check_jtis(jtis, all_of)
     if all_of is not None:
+        all_of = client_of(call, all_of)
         count = call.client.events.status(all_of)["errored"]
         call.confirm(f"This drops all {count} errored events of {all_of}: they are never delivered.")
         return call.client.events.drop_all(all_of)
@@ -194,7 +196,3 @@ def drop(call: Call, jtis: JtisArgument = None, all_of: AllOfOption = None) -> A
 def _check_jtis(jtis: list[str] | None, all_of: str | None) -> None:
     if bool(jtis) == (all_of is not None):
         raise typer.BadParameter("give the jtis of the events, or --all-of CLIENT_ID")
-
-
-def event_of(call: Call, jti: str) -> str:
-    return full_id(jti, "jti", call.client.events.get, call.client.events.list())

@@ -7,7 +7,7 @@ import typer
 
 from restante.cli.output import Column, Columns, identity, print_one, when
 from restante.cli.remote import completion
-from restante.cli.remote.arguments import ReasonOption, full_id, given
+from restante.cli.remote.arguments import ReasonOption, given, job_of
 from restante.cli.remote.filters import choice_of
 from restante.cli.remote.noun import Call, Item, Noun, Page
 from restante.cli.remote.progress import ProgressBar
@@ -128,10 +128,6 @@ def approve(call: Call, job: JobArgument) -> Any:
 def deny(call: Call, job: JobArgument, reason: ReasonOption = None) -> Any:
     """Refuse a job that waits for approval."""
     return call.client.jobs.deny(job_of(call, job), **given(reason=reason))
-
-
-def job_of(call: Call, job: str) -> str:
-    return full_id(job, "job_id", call.client.jobs.get, call.client.jobs.list())
 
 
 def follow(call: Call, job_id: str) -> Any:

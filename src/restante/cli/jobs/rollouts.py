@@ -14,7 +14,7 @@ from restante.cli.jobs.bulk import CommandParamsOption, PriorityOption, TtlOptio
 from restante.cli.jobs.bulk_noun import BULK_OPTIONS, counted, look_first, selection
 from restante.cli.output import Column, Columns, identity, print_list, print_one, print_text, when
 from restante.cli.remote import completion, filters
-from restante.cli.remote.arguments import full_id, given
+from restante.cli.remote.arguments import given, rollout_of
 from restante.cli.remote.common_options import WATCHING
 from restante.cli.remote.filters import choice_of
 from restante.cli.remote.noun import Call, Filters, Item, Noun, Page
@@ -317,10 +317,6 @@ def approve(call: Call, rollout: RolloutArgument) -> Any:
 def deny(call: Call, rollout: RolloutArgument) -> Any:
     """Refuse a rollout that waits for approval."""
     return call.client.rollouts.deny(rollout_of(call, rollout))
-
-
-def rollout_of(call: Call, rollout: str) -> str:
-    return full_id(rollout, "rollout_id", call.client.rollouts.get, call.client.rollouts.list())
 
 
 def _follow(call: Call, rollout_id: str) -> Any:

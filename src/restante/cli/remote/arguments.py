@@ -160,6 +160,26 @@ def path_of(call: Call, device: str) -> tuple[int, int]:
         return user_id(call, None), number
 
 
+def command_of(call: Call, command: str) -> str:
+    return full_id(command, "command_id", call.client.commands.get, call.client.commands.list())
+
+
+def job_of(call: Call, job: str) -> str:
+    return full_id(job, "job_id", call.client.jobs.get, call.client.jobs.list())
+
+
+def rollout_of(call: Call, rollout: str) -> str:
+    return full_id(rollout, "rollout_id", call.client.rollouts.get, call.client.rollouts.list())
+
+
+def client_of(call: Call, client: str) -> str:
+    return full_id(client, "client_id", call.client.clients.get, call.client.clients.list())
+
+
+def event_of(call: Call, jti: str) -> str:
+    return full_id(jti, "jti", call.client.events.get, call.client.events.list())
+
+
 def full_id(text: str, field: str, get: Callable[[str], Any], newest: Iterable[Any]) -> str:
     """The id that the text is, or that it alone begins among the newest items."""
     try:

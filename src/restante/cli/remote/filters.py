@@ -3,6 +3,7 @@
 A table maps the field of the API to its option. Times are written as `15m`, `1h`, `7d` (ago) or as times.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -13,20 +14,26 @@ from restante.cli.remote.arguments import (
     MinerOption,
     SiteOption,
     ZoneOption,
+    client_of,
     collector_id,
     device_id,
+    job_of,
     miner_id,
+    rule_id,
     site_id,
     user_id,
 )
-from restante.cli.remote.noun import Call, Filter, Filters
+from restante.cli.remote.noun import Call, Filter, Filters, as_written
 from restante.cli.remote.times import parse_since, rfc3339
 from restante.cli.remote.values import choice
 from restante.core.commands.command_states import State
 
 
-def text(flag: str, metavar: str, meaning: str, complete: Any = None) -> Filter:
-    return Filter(Annotated[str | None, typer.Option(flag, metavar=metavar, help=meaning, autocompletion=complete)])
+def text(
+    flag: str, metavar: str, meaning: str, complete: Any = None, read: Callable[[Call, str], Any] | None = None
+) -> Filter:
+    option = typer.Option(flag, metavar=metavar, help=meaning, autocompletion=complete)
+    return Filter(Annotated[str | None, option], read or as_written)
 
 
 def _time(flag: str, meaning: str) -> Filter:
@@ -71,7 +78,7 @@ USER = Filter(
     ],
     user_id,
 )
-CLIENT = text("--client", "CLIENT_ID", "Only of this client.", completion.CLIENTS)
+CLIENT = text("--client", "CLIENT_ID", "Only of this client.", completion.CLIENTS, client_of)
 SINCE = _time("--since", "Only newer ones: 15m, 1h, 7d, or a time.")
 UNTIL = _time("--until", "Only older ones: 15m, 1h, 7d, or a time.")
 KNOWN = Filter(
@@ -136,7 +143,7 @@ _COMMANDS: Filters = {
     "site_id": SITE,
     "zone_id": ZONE,
     "miner_id": MINER,
-    "rule_id": text("--rule", "ID", "Only those made by this rule."),
+    "rule_id": text("--rule", "RULE", "Only those made by this rule: id or name.", completion.RULES, rule_id),
     "command_type": text("--type", "TYPE", "Only of this type."),
     "created_by": text("--by", "WHO", "Only those made by this actor."),
 }
@@ -204,7 +211,7 @@ BULK_COMMANDS: Filters = {
     "status": Filter(
         Annotated[list[str] | None, choice("--status", COMMAND_STATES, "Only in this state; repeatable.")],
     ),
-    "job_id": text("--job", "ID", "Only those made by this job.", completion.JOBS),
+    "job_id": text("--job", "ID", "Only those made by this job.", completion.JOBS, job_of),
     "created_after": SINCE,
     "created_before": UNTIL,
 }

@@ -25,7 +25,7 @@ from typing import Any, get_type_hints
 import typer
 from restante_client import BlockingOperatorClient
 
-from restante.cli.output import Columns, print_counts, print_list, print_one, print_text, write_parts
+from restante.cli.output import Columns, print_counts, print_json, print_list, print_one, print_text, write_parts
 from restante.cli.remote import common_options as options_of
 from restante.cli.remote.common_options import Options
 from restante.cli.remote.refusals import Refused, flag_of, translated
@@ -85,7 +85,10 @@ class Call:
     def confirm(self, what: str) -> None:
         """Ask before something that cannot be undone or stops machines; `what` says it, with counts."""
         if self.is_dry_run:
-            typer.echo(f"Would do: {what}")
+            if self.is_json:
+                print_json({"dry_run": True, "what": what})
+            else:
+                typer.echo(f"Would do: {what}")
             raise Stopped
         if self.is_yes:
             return
@@ -99,7 +102,7 @@ class Call:
         self.notes.append(text)
 
 
-def _as_written(_call: Call, value: Any) -> Any:
+def as_written(_call: Call, value: Any) -> Any:
     return value
 
 
@@ -108,7 +111,7 @@ class Filter:
     """A filter as an option. `read` turns what a person writes into the value of the API's field."""
 
     option: Any
-    read: Callable[[Call, Any], Any] = _as_written
+    read: Callable[[Call, Any], Any] = as_written
 
 
 # The filters by their fields in the API.
@@ -161,7 +164,7 @@ class Noun:
         """The verb `export`. `read` gets the call and a format, and returns the parts of the file."""
 
         def export(call: Call, format: options_of.FormatOption = "csv", out: options_of.OutOption = None) -> None:
-            write_parts(read(call, format), out)
+            write_parts(read(call, "json" if call.is_json else format), out)
 
         export.__doc__ = f"Export {what}: all that match, as a file."
         self.verb("export", lambda _call, _result: None, {}, filters)(export)
