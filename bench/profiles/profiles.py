@@ -124,5 +124,5 @@ def _print_samples(text: str) -> None:
             total[frame] += int(count)
     samples = sum(own.values())
     print(f"  {'own':>6} {'with calls':>10}   function ({samples} samples)")
-    for frame, count in own.most_common(SHOWN):
-        print(f"  {count / samples:>6.1%} {total[frame] / samples:>10.1%}   {frame}")
+    for frame, number in own.most_common(SHOWN):
+        print(f"  {number / samples:>6.1%} {total[frame] / samples:>10.1%}   {frame}")
