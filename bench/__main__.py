@@ -1,4 +1,7 @@
-"""`make bench` or `python -m bench [NAME …]`: measure and print each figure beside its reference."""
+"""`make bench` or `python -m bench [NAME …]`: measure and print each figure beside its reference.
+
+`python -m bench profile NAME` prints where the time of a hot path goes.
+"""
 
 import sys
 from collections.abc import Callable
@@ -30,6 +33,7 @@ from bench.charts import draw
 from bench.fan_out import publishing as fan_out
 from bench.machine import machine
 from bench.peers import run as peers
+from bench.profiles import profiles
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "agent-footprint": agent.footprint,
@@ -70,6 +74,9 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["profile"]:
+        profiles.main(sys.argv[2:])
+        return
     names = sys.argv[1:] or list(BENCHMARKS)
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:

@@ -15,17 +15,21 @@ OWN = "Restante"
 
 def charts() -> dict[str, float]:
     """Draw all pictures; the size of each in bytes."""
-    results = json.loads(RESULTS.read_text())
     PICTURES.mkdir(exist_ok=True)
-    pictures = {
+    drawn = pictures(json.loads(RESULTS.read_text()))
+    for name, text in drawn.items():
+        (PICTURES / name).write_text(text)
+    return {f"docs/pictures/{name}, bytes": len(text.encode()) for name, text in drawn.items()}
+
+
+def pictures(results: Mapping[str, Any]) -> dict[str, str]:
+    """The pictures by file name."""
+    return {
         "idle-poll.svg": _idle_poll(results),
         "wake.svg": _wake(results),
         "leases.svg": _leases(results),
         "scaling.svg": _scaling(results),
     }
-    for name, text in pictures.items():
-        (PICTURES / name).write_text(text)
-    return {f"docs/pictures/{name}, bytes": len(text.encode()) for name, text in pictures.items()}
 
 
 def _idle_poll(results: Mapping[str, Any]) -> str:

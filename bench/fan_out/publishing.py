@@ -50,7 +50,7 @@ BARE = "bare outbox rows"
 
 def fan_out() -> dict[str, float]:
     logs.configure("json", "error")
-    found = interleave({BARE: _bare, "signal to a group": _signal, "event to all subscribers": _event}, ROUNDS)
+    found = interleave({BARE: _bare, "signal to a group": send_signal, "event to all subscribers": _event}, ROUNDS)
     return rates(found, RECIPIENTS, BARE)
 
 
@@ -59,7 +59,7 @@ def _bare() -> Run:
         return asyncio.run(_publish_rows(_database(Path(name))))
 
 
-def _signal() -> Run:
+def send_signal() -> Run:
     with tempfile.TemporaryDirectory() as name:
         return asyncio.run(_send_signal(_database(Path(name))))
 

@@ -46,7 +46,7 @@ def _polls() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             opened.enter_context(servers.static_nginx(folder, own.tokens)),
             opened.enter_context(servers.nchan(folder, own.tokens)),
             opened.enter_context(servers.fastapi_redis(folder, own.tokens, devices)),
-            opened.enter_context(servers.goosebit(folder, own.tokens, GOOSEBIT_DEVICES)),
+            opened.enter_context(servers.goosebit(folder, GOOSEBIT_DEVICES)),
         ]
         found = [own, *others]
         return polls.idle(found, folder), [polls.wake(server) for server in found if server.wait_path is not None]
