@@ -18,8 +18,9 @@ FLEET = ("admin", "fleet")
 BANK = ("admin", "bank")
 COMMANDS = ("admin", "site", "approver")
 ANY_ADMIN = ("admin", "fleet")
-# Routes without a session: the redirect of the root, the sign-in page, assets.
+# Routes without a session: the redirect of the root, the sign-in page, assets, invitations.
 OPEN = {"GET /", "GET /console/sign-in", "POST /console/sign-in", "GET /console/assets/{name}"}
+OPEN |= {"GET /console/invitation", "POST /console/invitation"}
 # The stream never ends, and the last route answers every other path.
 SPECIAL = {"GET /console/live", "GET /console/{rest:path}"}
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from restante.commands.dispatch.settlement import CommandFailed
 from restante.commands.lifecycle.ordering import CommandsChanged
+from restante.console.invitations import InvitationPages
 from restante.console.live import COMMANDS, EVENTS, JOBS, UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import ConsoleParts, ConsoleRequest, Pages, PageSet, redirect
@@ -64,11 +65,12 @@ class ConsoleComponent(Component):
 
     def pages(self) -> list[Route]:
         pages = self._pages
+        page_sets = (SignInPages(pages), InvitationPages(pages), *self._page_sets)
         return [
             Route("GET", "/", self.root, Access.open, "", RESPONSE_FORMAT, "console"),
             pages.open("GET", ASSETS_PATH + "{name}", self.asset),
             pages.get("/live", self.live, None),
-            *(route for each in (SignInPages(pages), *self._page_sets) for route in each.routes(pages)),
+            *(route for each in page_sets for route in each.routes(pages)),
             pages.get("/{rest:path}", self.unknown, None),
         ]
 

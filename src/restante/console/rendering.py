@@ -31,7 +31,7 @@ STATE_KINDS = {
     "dispatched": "busy", "leased": "busy", "running": "busy", "acked": "busy", "fetched": "busy", "current": "ok",
     "PENDING": "wait", "pending": "wait", "pending_approval": "wait", "waiting": "wait", "scheduled": "wait",
     "queued": "wait", "published": "busy", "undeliverable": "bad", "done": "ok", "aborted": "off", "skipped": "off",
-    "planned": "wait", "rolling_back": "busy", "rolled_back": "off",
+    "planned": "wait", "invited": "wait", "rolling_back": "busy", "rolled_back": "off",
     "warning": "warn", "behind": "warn",
     "suspended": "warn", "overdue": "warn", "expiring": "warn", "stuck": "warn", "paused": "warn",
     "FAILED": "bad", "failed": "bad", "problem": "bad", "expired": "bad", "errored": "bad", "away": "bad",

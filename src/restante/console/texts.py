@@ -49,6 +49,7 @@ DONE = {
     "event-dropped": "The event is dropped.",
     "event-key-rotated": "The new key is published. It signs after its lead.",
     "event-key-withdrawn": "The key is withdrawn, and another one signs.",
+    "password-set": "Your password is set. Sign in with it.",
     "person-changed": "The grants are changed. They count at once.",
     "person-suspended": "The person is suspended. All their sessions have ended.",
     "person-resumed": "The person can sign in again.",

@@ -5,7 +5,7 @@ import msgspec
 from restante.console.live import UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import ConsoleRequest, Hit, Needs, Pages, PageSet
-from restante.console.views.device_reading import DeviceDetail, config_change, detail_of, find_device
+from restante.console.views.updates.device_reading import DeviceDetail, config_change, detail_of, find_device
 from restante.core.decoding import DIGITS
 from restante.core.errors import BadInput, RestanteError
 from restante.delivery.device_presence import DevicePresence

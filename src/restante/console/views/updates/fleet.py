@@ -9,8 +9,8 @@ import msgspec
 from restante.console.live import UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Pages, PageSet
-from restante.console.views.devices import OPERATE, PATH, READ
-from restante.console.views.jobs import filter_query
+from restante.console.views.bulk.jobs import filter_query
+from restante.console.views.updates.devices import OPERATE, PATH, READ
 from restante.core.errors import BadInput, RestanteError
 from restante.database.connection import Connection
 from restante.database.paging import PageRequest

@@ -16,7 +16,7 @@ from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Pages, PageSet
 from restante.console.schema_forms import fields_of, object_schema, value_of
 from restante.console.scopes import allowed_in
-from restante.console.views.rollouts import DEFAULT_WAVES, rollout_request
+from restante.console.views.bulk.rollouts import DEFAULT_WAVES, rollout_request
 from restante.core.decoding import decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
 from restante.database.connection import Connection, Row
