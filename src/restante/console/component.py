@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from restante.commands.dispatch.settlement import CommandFailed
 from restante.commands.lifecycle.ordering import CommandsChanged
-from restante.console.invitations import InvitationPages
 from restante.console.live import COMMANDS, EVENTS, JOBS, UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import ConsoleParts, ConsoleRequest, Pages, PageSet, redirect
 from restante.console.rates import Rates
 from restante.console.rendering import ASSETS, ASSETS_PATH, asset_url
-from restante.console.sign_in import SignInPages
+from restante.console.sign_in import InvitationPages, SignInPages
 from restante.core.errors import NotFound
 from restante.database.commit_events import ForeignCommit
 from restante.delivery.log.log import LogAdvanced, SignalsPublished
@@ -100,7 +99,7 @@ class ConsoleComponent(Component):
         raise NotFound("There is no such page, or your grants do not include it.")
 
     def services(self) -> list[Service]:
-        return [Service("console rates", self._rates.run, role="api")]
+        return [Service("console rates", self._rates.run)]
 
     def commit_event_handlers(self) -> Mapping[type, EventHandler]:
         marks: dict[type, EventHandler] = {each: self._mark(topic) for each, topic in TOPIC_OF_EVENT.items()}

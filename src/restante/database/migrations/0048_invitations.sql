@@ -7,3 +7,7 @@ CREATE TABLE invitations (
 );
 CREATE UNIQUE INDEX ix_invitations_code ON invitations (code_hash);
 CREATE INDEX ix_invitations_expires ON invitations (expires_at);
+
+-- The search of the console finds certificates by their domain name and by their serial number, whoever owns them.
+CREATE INDEX ix_cert_records_domain ON cert_records (domain_name);
+CREATE INDEX ix_cert_records_serial ON cert_records (serial);

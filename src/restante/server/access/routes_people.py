@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from restante.console.invitations import INVITATION_PATH
+from restante.console.sign_in import INVITATION_PATH
 from restante.core.decoding import INT64_MAX
 from restante.core.iso_time import iso, iso_or_none
 from restante.database.database import Database

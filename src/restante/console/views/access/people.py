@@ -4,9 +4,9 @@ are all within their own."""
 from contextlib import suppress
 
 from restante.console.forms import Form
-from restante.console.invitations import INVITATION_PATH
 from restante.console.navigation import ROOT
 from restante.console.pages import ANY_ADMIN, ConsoleRequest, Hit, Pages, PageSet
+from restante.console.sign_in import INVITATION_PATH
 from restante.core.decoding import DIGITS
 from restante.core.errors import BadInput, NotFound, RestanteError
 from restante.database.connection import Connection

@@ -6,7 +6,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from restante.console.live import UPDATES
+from restante.console.counts import Counts
+from restante.console.live import UPDATES, Live
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Pages, PageSet
 from restante.console.views.bulk.jobs import filter_query
@@ -36,9 +37,10 @@ OTHER_PARAMETERS = ("after", "limit", "done")
 class FleetPages(PageSet):
     needs = READ
 
-    def __init__(self, presence: DevicePresence, actions: Callable[[], JobActions]) -> None:
+    def __init__(self, presence: DevicePresence, actions: Callable[[], JobActions], live: Live) -> None:
         self._presence = presence
         self._actions = actions
+        self._counts: Counts[tuple[Count, selection.Counts]] = Counts(live, UPDATES)
 
     def routes(self, pages: Pages) -> list[Route]:
         return [
@@ -98,9 +100,11 @@ class FleetPages(PageSet):
         after = request.query_text("after") if request.http.method == "GET" and wanted is not None else None
         page = await request.read(selection.page, shown, after, ROWS, request.allowed)
         base = msgspec.structs.replace(shown, status=None, overdue=None, config_version=None)
-        counts = await request.read(selection.counts, base, request.allowed)
         saved = await request.read(groups.list_page, PageRequest(GROUPS_SHOWN, 0), request.allowed)
-        found = await request.read(selection.count, shown, request.allowed)
+        counted = await self._counts.get(
+            (shown, request.allowed.as_json()), lambda: request.read(_count_all, shown, base, request.allowed)
+        )
+        found, counts = (None, None) if counted is None else counted
         error = problem or wrong
         return request.render(
             "devices/list.html",
@@ -138,7 +142,10 @@ def address_of(fields: dict[str, str], **changed: Any) -> str:
     return f"{ROOT}{PATH}?{urlencode(query)}" if query else ROOT + PATH
 
 
-def count_text(count: Count) -> str:
+def count_text(count: Count | None) -> str:
+    """The count; an ellipsis if it is not known yet."""
+    if count is None:
+        return "…"
     digits = f"{count.value:,}".replace(",", "\u202f")
     return digits if count.is_exact else f"{digits}+"
 
@@ -150,21 +157,32 @@ def _filter_of(fields: dict[str, str]) -> tuple[DeviceFilter | None, RestanteErr
         return None, error
 
 
-def _chips(fields: dict[str, str], counts: selection.Counts) -> list[tuple[str, str, bool, str]]:
+def _count_all(
+    conn: Connection, shown: DeviceFilter, base: DeviceFilter, users: AllowedIds
+) -> tuple[Count, selection.Counts]:
+    return selection.count(conn, shown, users), selection.counts(conn, base, users)
+
+
+def _chips(fields: dict[str, str], counts: selection.Counts | None) -> list[tuple[str, str, bool, str]]:
     """The quick filters: text, address, whether it is on, how many devices."""
     own = {name: fields.get(name) for name in ("status", "overdue", "config_version")}
     none: dict[str, str | None] = {"status": None, "overdue": None, "config_version": None}
-    choices: list[tuple[str, dict[str, str | None], Count]] = [
-        ("All", {}, counts.total),
-        ("Active", {"status": "active"}, counts.status["active"]),
-        ("Overdue", {"overdue": "true"}, counts.overdue),
-        ("Config behind", {"config_version": "behind"}, counts.config["behind"]),
-        ("Config applied", {"config_version": "applied"}, counts.config["applied"]),
-        ("Config failed", {"config_version": "failed"}, counts.config["failed"]),
-        ("Revoked", {"status": "revoked"}, counts.status["revoked"]),
+    choices: list[tuple[str, dict[str, str | None], Callable[[selection.Counts], Count]]] = [
+        ("All", {}, lambda found: found.total),
+        ("Active", {"status": "active"}, lambda found: found.status["active"]),
+        ("Overdue", {"overdue": "true"}, lambda found: found.overdue),
+        ("Config behind", {"config_version": "behind"}, lambda found: found.config["behind"]),
+        ("Config applied", {"config_version": "applied"}, lambda found: found.config["applied"]),
+        ("Config failed", {"config_version": "failed"}, lambda found: found.config["failed"]),
+        ("Revoked", {"status": "revoked"}, lambda found: found.status["revoked"]),
     ]
     return [
-        (text, address_of(fields, **{**none, **choice}), own == {**none, **choice}, count_text(count))
+        (
+            text,
+            address_of(fields, **{**none, **choice}),
+            own == {**none, **choice},
+            count_text(None if counts is None else count(counts)),
+        )
         for text, choice, count in choices
     ]
 
