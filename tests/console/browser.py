@@ -39,7 +39,7 @@ AXE_OPTIONS: dict[str, Any] = {
 def open_browser(folder: Path) -> Iterator[Browser]:
     executable = shutil.which("chromium")
     if executable is None:
-        pytest.skip("chromium is not installed")
+        pytest.fail("the tests of the console need the browser: apt-get install chromium", pytrace=False)
     with sync_playwright() as playwright:
         environment: dict[str, str | float | bool] = {"HOME": str(folder), "TMPDIR": str(folder)}
         browser = playwright.chromium.launch(executable_path=executable, args=FLAGS, env=environment)
@@ -49,8 +49,12 @@ def open_browser(folder: Path) -> Iterator[Browser]:
             browser.close()
 
 
+OpenAs = Callable[[ConsoleServer, str | None, str], Page]
+
+
 @contextmanager
-def opened_page(server: ConsoleServer, browser: Browser) -> Iterator[Callable[[str], Page]]:
+def opened_pages(browser: Browser) -> Iterator[OpenAs]:
+    """Opens pages of a server at an address, in which a person has signed in; None: nobody."""
     problems: list[str] = []
 
     def note(message: ConsoleMessage) -> None:
@@ -59,18 +63,19 @@ def opened_page(server: ConsoleServer, browser: Browser) -> Iterator[Callable[[s
 
     with ExitStack() as stack:
 
-        def open_as(person: str) -> Page:
-            context = browser.new_context(base_url=server.base_url)
+        def open_as(server: ConsoleServer, person: str | None, url: str) -> Page:
+            context = browser.new_context(base_url=url)
             stack.callback(context.close)
             context.set_default_timeout(TIMEOUT_MS)
-            context.add_cookies([{"name": SESSION_COOKIE, "value": server.session(person), "url": server.base_url}])
+            if person is not None:
+                context.add_cookies([{"name": SESSION_COOKIE, "value": server.session(person), "url": url}])
             page = context.new_page()
             page.on("console", note)
             page.on("pageerror", lambda error: problems.append(f"exception: {error}"))
             return page
 
         yield open_as
-    assert problems == []
+    assert problems == [], problems
 
 
 def check_accessibility(page: Page) -> None:

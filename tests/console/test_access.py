@@ -18,8 +18,9 @@ FLEET = ("admin", "fleet")
 BANK = ("admin", "bank")
 COMMANDS = ("admin", "site", "approver")
 ANY_ADMIN = ("admin", "fleet")
-# Routes without a session: the redirect of the root, the sign-in page, assets.
+# Routes without a session: the redirect of the root, the sign-in page, assets, invitations.
 OPEN = {"GET /", "GET /console/sign-in", "POST /console/sign-in", "GET /console/assets/{name}"}
+OPEN |= {"GET /console/invitation", "POST /console/invitation"}
 # The stream never ends, and the last route answers every other path.
 SPECIAL = {"GET /console/live", "GET /console/{rest:path}"}
 
@@ -44,8 +45,13 @@ RULES = [
     Rule("/console/certificates", FLEET),
     Rule("/console/outbox", FLEET),
     Rule("/console/audit/verify", ("admin",)),
+    Rule("/console/audit/access", ("admin",)),
+    Rule("/console/audit/events", (*BANK, "viewer")),
+    Rule("/console/audit/commands", COMMANDS),
     Rule("/console/commands/new", ("admin", "site", "approver")),
-    *(Rule(f"/console/{name}", COMMANDS) for name in ("sites", "miners", "commands", "approvals", "audit")),
+    Rule("/console/audit", (*COMMANDS, "bank", "viewer")),
+    Rule("/console/approvals", EVERYONE),
+    *(Rule(f"/console/{name}", COMMANDS) for name in ("sites", "miners", "commands")),
     *(Rule(f"/console/{name}", BANK) for name in ("clients/", "events/", "event-keys")),
     *(Rule(f"/console/{name}", (*BANK, "viewer")) for name in ("clients", "events")),
     Rule("/console/people", ANY_ADMIN),

@@ -52,6 +52,19 @@ def test_change_on_one_node_reaches_a_live_page_on_the_other(nodes: Nodes, tmp_p
         eventually(lambda: "<code>app.note</code>" in client.get(f"/console/outbox?device={device_id}").text)
 
 
+def test_each_node_shares_its_rates_with_the_others(nodes: Nodes, tmp_path: Path) -> None:
+    server = ConsoleServer(tmp_path, nodes.start(EVERY_ROLE))
+    nodes.start(ONLY_API)
+
+    def series() -> list[int]:
+        found = server.database.read_now(node_registry.list_nodes)
+        return [len(node.load.series.get("polls", [])) for node in found]
+
+    eventually(lambda: len(series()) == 2 and all(series()))
+    with server.client("fleet") as fleet:
+        eventually(lambda: "All 2 nodes, the last five minutes" in fleet.get("/console").text)
+
+
 def test_node_that_disappeared_is_away(nodes: Nodes, tmp_path: Path) -> None:
     server = ConsoleServer(tmp_path, nodes.start(EVERY_ROLE))
 

@@ -204,6 +204,7 @@ TOUCHES: dict[str, dict[str, str]] = {
         "GET /apiv1/people": LIST,
         "GET /apiv1/people/{person_id}": PEOPLE,
         "POST /apiv1/people": GIVEN,
+        "POST /apiv1/people/{person_id}/invitation": PEOPLE,
         "PUT /apiv1/people/{person_id}/password": PEOPLE,
         "PUT /apiv1/people/{person_id}/grants": PEOPLE,
         "POST /apiv1/people/{person_id}/suspend": PEOPLE,

@@ -115,7 +115,8 @@ BODIES: dict[tuple[str, str], list[Body]] = {
             "email": f"{uuid4()}@example.com",
             "password": PASSWORD,
             "grants": [{"role": "viewer", "scope": "all"}],
-        }
+        },
+        lambda _server, _resources: {"email": f"{uuid4()}@example.com", "grants": [{"role": "viewer", "scope": "all"}]},
     ],
     ("PUT", "/apiv1/people/{person_id}/password"): [_fixed(password=PASSWORD)],
     ("POST", "/apiv1/device/registration"): [_registration_by_code],

@@ -41,14 +41,25 @@ class History:
         return self._series.setdefault(name, deque(maxlen=PLACES))
 
 
-def sparkline(values: Sequence[float], label: str, places: int = PLACES) -> "Markup":
-    """A line of the values, the newest at the right. Fewer values than places leave room at the left."""
+def summed(series: Sequence[Sequence[float]]) -> list[float]:
+    """The values of several nodes added up, the newest at the right: a node that started later has fewer."""
+    length = max(map(len, series), default=0)
+    total = [0.0] * length
+    for values in series:
+        for place, value in enumerate(values, length - len(values)):
+            total[place] += value
+    return total
+
+
+def sparkline(values: Sequence[float], label: str, places: int = PLACES, *, is_from_zero: bool = True) -> "Markup":
+    """A line of the values, the newest at the right. Fewer values than places leave room at the left. `is_from_zero`:
+    rates begin at zero; measurements fill the height from the least to the most."""
     from markupsafe import Markup
 
-    most = max(values, default=0.0)
+    least, most = 0.0 if is_from_zero else min(values, default=0.0), max(values, default=0.0)
     step = WIDTH / (places - 1)
     left = WIDTH - step * (len(values) - 1)
-    points = [(left + step * index, _height_of(value, most)) for index, value in enumerate(values)]
+    points = [(left + step * index, _height_of(value - least, most - least)) for index, value in enumerate(values)]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     area = f"{points[0][0]:.1f},{HEIGHT} {line} {WIDTH},{HEIGHT}" if points else ""
     return Markup(
@@ -56,6 +67,27 @@ def sparkline(values: Sequence[float], label: str, places: int = PLACES) -> "Mar
         '<line class="spark-base" x1="0" x2="{width}" y1="{height}" y2="{height}"/>'
         '<polygon class="spark-area" points="{area}"/><polyline class="spark-line" points="{line}"/></svg>'
     ).format(width=WIDTH, height=HEIGHT, label=label, area=area, line=line)
+
+
+def span(begin: float, change: float, end: float, label: str) -> "Markup":
+    """A bar of a calendar from 0 to 1, with today in the middle: light until `change`, then full."""
+    from markupsafe import Markup
+
+    x = [round(place * WIDTH, 1) for place in (begin, change, end)]
+    return Markup(
+        '<svg class="span" viewBox="0 0 {width} 12" preserveAspectRatio="none" role="img" aria-label="{label}">'
+        '<rect class="span-before" x="{begin}" width="{before}" y="3" height="6"/>'
+        '<rect class="span-after" x="{change}" width="{after}" y="3" height="6"/>'
+        '<line class="span-now" x1="{now}" x2="{now}" y1="0" y2="12"/></svg>'
+    ).format(
+        width=WIDTH,
+        label=label,
+        begin=x[0],
+        before=max(0, x[1] - x[0]),
+        change=x[1],
+        after=max(0, x[2] - x[1]),
+        now=WIDTH / 2,
+    )
 
 
 def _height_of(value: float, most: float) -> float:

@@ -9,7 +9,7 @@ from restante.console.navigation import ROOT
 from restante.console.pages import ConsoleParts, ConsoleRequest, Pages, PageSet, redirect
 from restante.console.rates import Rates
 from restante.console.rendering import ASSETS, ASSETS_PATH, asset_url
-from restante.console.sign_in import SignInPages
+from restante.console.sign_in import InvitationPages, SignInPages
 from restante.core.errors import NotFound
 from restante.database.commit_events import ForeignCommit
 from restante.delivery.log.log import LogAdvanced, SignalsPublished
@@ -64,11 +64,12 @@ class ConsoleComponent(Component):
 
     def pages(self) -> list[Route]:
         pages = self._pages
+        page_sets = (SignInPages(pages), InvitationPages(pages), *self._page_sets)
         return [
             Route("GET", "/", self.root, Access.open, "", RESPONSE_FORMAT, "console"),
             pages.open("GET", ASSETS_PATH + "{name}", self.asset),
             pages.get("/live", self.live, None),
-            *(route for each in (SignInPages(pages), *self._page_sets) for route in each.routes(pages)),
+            *(route for each in page_sets for route in each.routes(pages)),
             pages.get("/{rest:path}", self.unknown, None),
         ]
 
@@ -98,7 +99,7 @@ class ConsoleComponent(Component):
         raise NotFound("There is no such page, or your grants do not include it.")
 
     def services(self) -> list[Service]:
-        return [Service("console rates", self._rates.run, role="api")]
+        return [Service("console rates", self._rates.run)]
 
     def commit_event_handlers(self) -> Mapping[type, EventHandler]:
         marks: dict[type, EventHandler] = {each: self._mark(topic) for each, topic in TOPIC_OF_EVENT.items()}

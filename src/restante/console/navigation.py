@@ -11,17 +11,19 @@ ROOT = "/console"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """`area`: only people with a grant there see the section. `is_for_admins`: only people with the role admin
-    somewhere; `is_for_all_admins`: only administrators of everything; `is_for_whole_area`: only people whose grant
-    includes the whole area."""
+    """`area`: only people with a grant there, or in one of several, see the section. `is_for_admins`: only people with
+    the role admin somewhere; `is_for_all_admins`: only administrators of everything; `is_for_whole_area`: only people
+    whose grant includes the whole area."""
 
     key: str
     title: str
     path: str
-    area: Area | None = None
+    area: Area | tuple[Area, ...] | None = None
     is_for_admins: bool = False
     is_for_all_admins: bool = False
     is_for_whole_area: bool = False
+    # A line separates the groups.
+    group: str = ""
 
     def is_open_to(self, person: Person) -> bool:
         if self.is_for_all_admins:
@@ -30,27 +32,29 @@ class Section:
             return person.grants.role is Role.admin
         if self.area is None:
             return True
-        allowed = allowed_in(person, self.area, Role.viewer)
-        return allowed is not None and (allowed.are_all or not self.is_for_whole_area)
+        areas = self.area if isinstance(self.area, tuple) else (self.area,)
+        allowed = [found for area in areas if (found := allowed_in(person, area, Role.viewer)) is not None]
+        return any(each.are_all or not self.is_for_whole_area for each in allowed)
 
 
+DEVICES, SITES, EVENTS, WORK, SERVER = "devices", "sites", "events", "work", "server"
 SECTIONS = (
     Section("overview", "Overview", ROOT),
-    Section("devices", "Devices", f"{ROOT}/devices", Area.updates),
-    Section("certificates", "Certificates", f"{ROOT}/certificates", Area.updates),
-    Section("outbox", "Outbox", f"{ROOT}/outbox", Area.updates),
-    Section("sites", "Sites", f"{ROOT}/sites", Area.commands),
-    Section("commands", "Commands", f"{ROOT}/commands", Area.commands),
-    Section("approvals", "Approvals", f"{ROOT}/approvals", Area.commands),
-    Section("clients", "Clients", f"{ROOT}/clients", Area.events),
-    Section("events", "Events", f"{ROOT}/events", Area.events),
-    Section("event-keys", "Signing keys", f"{ROOT}/event-keys", Area.events, is_for_whole_area=True),
-    Section("audit", "Audit", f"{ROOT}/audit", Area.commands),
-    Section("jobs", "Jobs", f"{ROOT}/jobs"),
-    Section("rollouts", "Rollouts", f"{ROOT}/rollouts"),
-    Section("people", "People", f"{ROOT}/people", is_for_admins=True),
-    Section("keys", "API keys", f"{ROOT}/keys", is_for_admins=True),
-    Section("settings", "Settings", f"{ROOT}/settings", is_for_all_admins=True),
+    Section("devices", "Devices", f"{ROOT}/devices", Area.updates, group=DEVICES),
+    Section("certificates", "Certificates", f"{ROOT}/certificates", Area.updates, group=DEVICES),
+    Section("outbox", "Outbox", f"{ROOT}/outbox", Area.updates, group=DEVICES),
+    Section("sites", "Sites", f"{ROOT}/sites", Area.commands, group=SITES),
+    Section("commands", "Commands", f"{ROOT}/commands", Area.commands, group=SITES),
+    Section("clients", "Clients", f"{ROOT}/clients", Area.events, group=EVENTS),
+    Section("events", "Events", f"{ROOT}/events", Area.events, group=EVENTS),
+    Section("event-keys", "Signing keys", f"{ROOT}/event-keys", Area.events, is_for_whole_area=True, group=EVENTS),
+    Section("approvals", "Approvals", f"{ROOT}/approvals", group=WORK),
+    Section("jobs", "Jobs", f"{ROOT}/jobs", group=WORK),
+    Section("rollouts", "Rollouts", f"{ROOT}/rollouts", group=WORK),
+    Section("audit", "Audit", f"{ROOT}/audit", (Area.commands, Area.events), group=WORK),
+    Section("people", "People", f"{ROOT}/people", is_for_admins=True, group=SERVER),
+    Section("keys", "API keys", f"{ROOT}/keys", is_for_admins=True, group=SERVER),
+    Section("settings", "Settings", f"{ROOT}/settings", is_for_all_admins=True, group=SERVER),
 )
 
 

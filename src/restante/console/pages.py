@@ -195,9 +195,9 @@ class ConsoleRequest(ApiRequest):
         page = _render(self.parts, self.http, template, **{**shared, **values, "section": section, "title": title})
         return ApiResponse(http_status, HEADERS, page.encode())
 
-    async def ask_password(self, what: str = "") -> ApiResponse | None:
-        """The page that asks for the password before an action that cannot be undone; None if the person gave it
-        lately, or just now. The page names the action (`what`), and posts the same form again."""
+    async def ask_password(self, what: str = "", *, is_final: bool = True) -> ApiResponse | None:
+        """The page that asks for the password before an action; None if the person gave it lately, or just now. The
+        page names the action (`what`), says whether it is final, and posts the same form again."""
         parts, token = self.parts, self.parts.access_control.cookie.read(self.http) or ""
         password = self.form.text(PASSWORD_FIELD, PASSWORD_CHARACTERS_MAX)
         problem = ""
@@ -218,6 +218,7 @@ class ConsoleRequest(ApiRequest):
             fields=[pair for pair in self.form.fields if pair[0] not in own],
             problem=problem,
             what=what,
+            is_final=is_final,
             action=self.http.url.path,
         )
 
@@ -295,9 +296,17 @@ class Pages:
         return Route("GET", ROOT + path, guarded, Access.open, "", self._format, TAG)
 
     def post(
-        self, path: str, handler: Handler, needs: Needs | None, *, is_final: bool = False, what: str = ""
+        self,
+        path: str,
+        handler: Handler,
+        needs: Needs | None,
+        *,
+        is_final: bool = False,
+        asks_password: bool = False,
+        what: str = "",
     ) -> Route:
-        """An action. `is_final`: it cannot be undone, so the person gives the password again; `what` names it."""
+        """An action. `is_final`: it cannot be undone. Then, and with `asks_password`, the person gives the password
+        again; `what` names the action on that page."""
 
         async def guarded(request: ApiRequest) -> ApiResponse:
             self.parts.access_control.refuse_foreign_origin(request.http)
@@ -311,8 +320,10 @@ class Pages:
             try:
                 if allowed is None:
                     raise NotAllowed("your grants do not include this")
-                if is_final and (asked := await opened.ask_password(what)) is not None:
-                    return asked
+                if is_final or asks_password:
+                    asked = await opened.ask_password(what, is_final=is_final)
+                    if asked is not None:
+                        return asked
                 return await handler(opened)
             except RestanteError as error:
                 return _error_page(opened, error)

@@ -5,6 +5,7 @@ state is a word with a mark, whose shape says as much as its colour.
 """
 
 import hashlib
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from restante.console.charts import sparkline
+from restante.console.charts import span, sparkline
 from restante.core.iso_time import iso_precise, parse_iso
 from restante.web.templates import Templates
 
@@ -31,7 +32,7 @@ STATE_KINDS = {
     "dispatched": "busy", "leased": "busy", "running": "busy", "acked": "busy", "fetched": "busy", "current": "ok",
     "PENDING": "wait", "pending": "wait", "pending_approval": "wait", "waiting": "wait", "scheduled": "wait",
     "queued": "wait", "published": "busy", "undeliverable": "bad", "done": "ok", "aborted": "off", "skipped": "off",
-    "planned": "wait", "rolling_back": "busy", "rolled_back": "off",
+    "planned": "wait", "invited": "wait", "rolling_back": "busy", "rolled_back": "off",
     "warning": "warn", "behind": "warn",
     "suspended": "warn", "overdue": "warn", "expiring": "warn", "stuck": "warn", "paused": "warn",
     "FAILED": "bad", "failed": "bad", "problem": "bad", "expired": "bad", "errored": "bad", "away": "bad",
@@ -50,6 +51,7 @@ _MARKS = {
     "off": '<path d="M1.5 5h9v2h-9z"/>',
 }
 
+_ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)", re.ASCII)
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _RELATIVE_DAYS_MAX = 60
 
@@ -63,12 +65,14 @@ class Rendering:
                 "when": self.when,
                 "state": state,
                 "mark": mark,
+                "told": self.told,
                 "number": number,
                 "duration": duration,
                 "pretty": pretty,
                 "compact": compact,
                 "asset": asset_url,
                 "sparkline": sparkline,
+                "span": span,
             },
         )
 
@@ -89,6 +93,15 @@ class Rendering:
         return Markup('<time datetime="{}" title="{}">{}</time>').format(
             exact, exact, relative_time(at_ms, self.now_ms())
         )
+
+    def told(self, sentence: str) -> "Markup":
+        """A sentence whose times are shown as every other time."""
+        from markupsafe import Markup, escape
+
+        parts = _ISO.split(sentence)
+        shown = [self.when(part) if place % 2 else escape(part) for place, part in enumerate(parts)]
+        # "at 5 min ago" is no English.
+        return Markup("").join(shown).replace(Markup(" at <time"), Markup(" <time"))
 
 
 def relative_time(at_ms: int, now_ms: int) -> str:
@@ -112,11 +125,13 @@ def duration(seconds: float) -> str:
     raise AssertionError
 
 
-def number(value: float | None) -> str:
-    """A number with thin spaces between thousands; a dash if there is none."""
+def number(value: float | None, decimals: int | None = None) -> str:
+    """A number with thin spaces between thousands; a dash if there is none. In a column, `decimals` are the same."""
     if value is None:
         return "–"
-    text = f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.1f}"
+    if decimals is None:
+        decimals = 0 if value == int(value) or abs(value) >= 100 else 1
+    text = f"{value:,.{decimals}f}"
     return text.replace(",", "\u202f")
 
 

@@ -1,7 +1,7 @@
 """What the console shows about the server itself. The composition root provides it: the console does not know nodes,
 settings and checks."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from restante.web.component import MetricSample
@@ -46,6 +46,8 @@ class NodeRow:
     connections: int
     parked_polls: int
     requests_per_second: float
+    # The last values of its rates, by chart.
+    series: Mapping[str, list[float]]
 
     def is_away(self, now_ms: int) -> bool:
         return not self.is_self and now_ms - self.seen_at > AWAY_AFTER_MS
@@ -57,8 +59,8 @@ class ServerFacts:
     # Reads files, the database and Redis: it blocks, so it runs in a thread.
     check: Callable[[], list[CheckResult]]
     samples: Callable[[], Iterable[MetricSample]]
-    # Reads what the samples about backlogs need.
-    read_backlogs: Callable[[], Awaitable[None]]
+    # Reads what the samples about backlogs need; returns how many commands wait.
+    read_backlogs: Callable[[], Awaitable[int]]
     # External systems that the server works without now.
     away: Callable[[], list[str]]
     nodes: Callable[[], Awaitable[list[NodeRow]]]

@@ -1,4 +1,7 @@
-"""The texts of notices after an action: the page that follows it is opened with `?done=<code>`."""
+"""The texts of the console that do not belong to one page: notices after an action, and names of what happened.
+
+The page that follows an action is opened with `?done=<code>`.
+"""
 
 DONE = {
     "signed-out": "You are signed out.",
@@ -53,6 +56,7 @@ DONE = {
     "event-dropped": "The event is dropped.",
     "event-key-rotated": "The new key is published. It signs after its lead.",
     "event-key-withdrawn": "The key is withdrawn, and another one signs.",
+    "password-set": "Your password is set. Sign in with it.",
     "person-changed": "The grants are changed. They count at once.",
     "person-suspended": "The person is suspended. All their sessions have ended.",
     "person-resumed": "The person can sign in again.",
@@ -61,6 +65,26 @@ DONE = {
     "key-suspended": "The key is suspended.",
     "key-resumed": "The key works again.",
     "key-revoked": "The key is revoked.",
+}
+
+# What an event of the audit trail says of a command. The name of the actor follows.
+COMMAND_STEPS = {
+    "command.created": "Created",
+    "command.approved": "Approved",
+    "command.denied": "Denied",
+    "command.cancelled": "Cancelled",
+    "command.expired": "Expired: no collector fetched it in time, noticed",
+    "command.dispatched": "Fetched",
+    "command.started": "Started",
+    "command.succeeded": "Reported as succeeded",
+    "command.retried": "Reported as failed, to be tried again",
+    "command.failed": "Reported as failed",
+    "command.deferred": "Put off",
+    "command.rejected": "Rejected",
+    "command.lease_lost": "The lease ended without a report, noticed",
+    "command.given_up": "Given up after the last lease, noticed",
+    "command.lease_extended": "Lease extended",
+    "ack.refused": "A report was refused, sent",
 }
 
 

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from restante.core.errors import NotAllowed, NotFound
+from restante.core.errors import Conflict, NotAllowed, NotFound
 from restante.database.connection import Connection
 from restante.database.paging import Page, PageRequest, page_of_items
 from restante.identity import api_keys
 from restante.identity.api_keys import ApiKey
 from restante.identity.grants import Grants, Role
-from restante.identity.people import users
+from restante.identity.people import invitations, users
+from restante.identity.people.invitations import Invitation
 from restante.identity.people.users import User
 
 T = TypeVar("T", User, ApiKey)
@@ -57,6 +58,12 @@ def person(conn: Connection, by: Administrator, person_id: int) -> User:
     return found
 
 
+def find_person(conn: Connection, by: Administrator, email: str) -> User | None:
+    """The person with this e-mail, if the administrator may act on them."""
+    found = users.find_by_email(conn, email)
+    return None if found is None or found.is_removed or not by.grants.administer(found.grants) else found
+
+
 def key(conn: Connection, by: Administrator, key_id: int) -> ApiKey:
     found = api_keys.get_any(conn, key_id)
     if not by.grants.administer(found.grants):
@@ -65,8 +72,16 @@ def key(conn: Connection, by: Administrator, key_id: int) -> ApiKey:
 
 
 def add_person(conn: Connection, by: Administrator, email: str, password_hash: str, grants: Grants) -> User:
+    """Add a person. With `users.NO_PASSWORD` they can sign in after they have accepted an invitation."""
     by.check_can_give(grants)
     return users.get(conn, users.add(conn, email, password_hash, grants, by.actor))
+
+
+def invite_person(conn: Connection, by: Administrator, person_id: int) -> Invitation:
+    """Let the person set a new password by themselves; the code is shown this once."""
+    if person(conn, by, person_id).suspended_at is not None:
+        raise Conflict("the person is suspended: end the suspension first")
+    return invitations.create(conn, person_id, by.actor)
 
 
 def set_person_password(conn: Connection, by: Administrator, person_id: int, password_hash: str) -> User:

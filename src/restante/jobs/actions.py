@@ -124,6 +124,11 @@ class JobTarget(ABC, Generic[F]):
     area: ClassVar[Area]
     filter_type: type[F]
 
+    @property
+    def given_type(self) -> type:
+        """The filter that a person gives: without what an action adds by itself (`JobAction.narrow`)."""
+        return self.filter_type
+
     @abstractmethod
     def check(self, conn: Connection, filters: F, allowed: AllowedIds) -> None:
         """Raise BadInput if the filter names something that does not exist, or that the caller may not see."""

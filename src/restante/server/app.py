@@ -24,21 +24,22 @@ from restante.console.live import Live
 from restante.console.pages import ConsoleParts, PageSet
 from restante.console.rates import Rates
 from restante.console.rendering import Rendering
+from restante.console.views.access.keys import KeyPages
+from restante.console.views.access.people import PeoplePages
+from restante.console.views.approvals import ApprovalPages
 from restante.console.views.audit import AuditPages
-from restante.console.views.certificates import CertificatePages
-from restante.console.views.clients import ClientPages
-from restante.console.views.commands import CommandPages
-from restante.console.views.devices import DevicePages
-from restante.console.views.events import EventPages
-from restante.console.views.fleet import FleetPages
-from restante.console.views.jobs import JobPages
-from restante.console.views.keys import KeyPages
-from restante.console.views.outbox import OutboxPages
+from restante.console.views.bulk.jobs import JobPages
+from restante.console.views.bulk.rollouts import RolloutPages
+from restante.console.views.events.clients import ClientPages
+from restante.console.views.events.events import EventPages
 from restante.console.views.overview import OverviewPages
-from restante.console.views.people import PeoplePages
-from restante.console.views.rollouts import RolloutPages
-from restante.console.views.sites import SitePages
+from restante.console.views.sites.commands import CommandPages
+from restante.console.views.sites.sites import SitePages
 from restante.console.views.system import SystemPages
+from restante.console.views.updates.certificates import CertificatePages
+from restante.console.views.updates.devices import DevicePages
+from restante.console.views.updates.fleet import FleetPages
+from restante.console.views.updates.outbox import OutboxPages
 from restante.database import copy_tables
 from restante.database.clock import DatabaseClock
 from restante.database.database import Database
@@ -215,15 +216,18 @@ class Node:
         emit = self.outbox.emit if self.settings.signal_aliases else without_aliases(self.outbox.emit)
         page_sets: list[PageSet] = [
             SystemPages(facts),
-            FleetPages(self.updates.presence, lambda: self.bulk.actions),
+            FleetPages(self.updates.presence, lambda: self.bulk.actions, parts.live),
             DevicePages(self.updates.presence, emit, self.outbox.emit),
             CertificatePages(emit, self.master_key, updates_options(self.settings).issuing),
-            OutboxPages(self.outbox.sources()),
-            CommandPages(commands.trail, commands.options.for_creation(commands.box), commands.options.for_claims()),
+            OutboxPages(self.outbox.sources(), parts.live),
+            CommandPages(
+                commands.trail, commands.options.for_creation(commands.box), commands.options.for_claims(), parts.live
+            ),
             SitePages(commands.trail, commands.box, commands.options.rates, commands.options.telemetry_history_records),
             ClientPages(self.events.presence.newest_ms),
-            EventPages(self.database, self.signing.rotation),
+            EventPages(self.database, self.signing.rotation, parts.live),
             AuditPages(commands.trail, commands.heads.remembered),
+            ApprovalPages(lambda: self.bulk.actions),
             JobPages(lambda: self.bulk.actions),
             RolloutPages(lambda: self.bulk.actions),
             PeoplePages(),
@@ -237,7 +241,8 @@ class Node:
         return NodeIdentity.of_this_process(name, str(settings.listen), str(settings.roles), self.started_at)
 
     def load(self) -> NodeLoad:
-        return NodeLoad(self.lane.connections, self.components.parked_count, self.rates.requests_per_second)
+        rates = self.rates
+        return NodeLoad(self.lane.connections, self.components.parked_count, rates.requests_per_second, rates.shared())
 
     @property
     def _serves_api(self) -> bool:

@@ -2,7 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from restante.commands.lifecycle import listing
+from restante.commands.lifecycle.listing import CommandFilter
 from restante.console.server_facts import CheckResult, NodeRow, ServerFacts, SettingRow
+from restante.core.commands.command_states import State
 from restante.server.cluster import node_registry
 from restante.server.cluster.node_registry import KnownNode, NodeIdentity, NodeLoad
 from restante.server.cluster.roles import EVERY_ROLE
@@ -19,7 +22,7 @@ def server_facts(node: "Node") -> ServerFacts:
         settings=lambda: setting_rows(node.settings),
         check=lambda: check_results(node.settings),
         samples=lambda: node.metrics.samples(),
-        read_backlogs=node.outbox.read_metrics,
+        read_backlogs=lambda: _read_backlogs(node),
         away=node.unavailable,
         nodes=lambda: _nodes(node),
     )
@@ -37,6 +40,14 @@ def check_results(settings: Settings) -> list[CheckResult]:
         CheckResult(finding.subject, finding.state.value, finding.what, finding.remedy)
         for finding in check_all(settings)
     ]
+
+
+async def _read_backlogs(node: "Node") -> int:
+    await node.outbox.read_metrics()
+    await node.events.read_metrics()
+    every = CommandFilter()
+    states = (await node.database.count(("backlog", every), lambda: listing.counting(every))).states
+    return sum(states[state].value for state in (State.pending, State.pending_approval))
 
 
 async def _nodes(node: "Node") -> list[NodeRow]:
@@ -59,4 +70,5 @@ def _row(known: KnownNode, identity: NodeIdentity, load: NodeLoad, *, is_self: b
         connections=load.connections,
         parked_polls=load.parked_polls,
         requests_per_second=load.requests_per_second,
+        series=load.series,
     )

@@ -18,7 +18,7 @@ from restante.identity.devices.device_tokens import DeviceTokens
 from restante.identity.idempotency_limits import IdempotencyKeeper, IdempotencyLimits
 from restante.identity.jwt.issuers import ExternalIssuers
 from restante.identity.master_key import MasterKey
-from restante.identity.people import sessions, sign_in_limits
+from restante.identity.people import invitations, sessions, sign_in_limits
 from restante.identity.reseal.key_change import MasterKeyChanging
 from restante.identity.reseal.key_watch import KeyWatch
 from restante.identity.signing_keys import KeysRotated, SigningKeys
@@ -89,6 +89,7 @@ class IdentityComponent(Component):
     def sweeps(self) -> list[Sweep]:
         return [
             sessions.delete_expired,
+            invitations.delete_expired,
             sign_in_limits.delete_expired,
             device_codes.delete_expired,
             registration_codes.delete_expired,

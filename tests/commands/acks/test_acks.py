@@ -1,5 +1,6 @@
 from typing import Any
 
+import msgspec
 import pytest
 
 from restante.commands.acks import acks
@@ -8,6 +9,7 @@ from restante.commands.component import CommandsOptions
 from restante.commands.dispatch.claims import DispatchedCommand
 from restante.commands.dispatch.settlement import CommandFailed
 from restante.commands.errors import CommandFinished, error_code
+from restante.commands.lifecycle import listing
 from restante.commands.lifecycle.ordering import CommandsChanged
 from restante.core.commands.canonical import reference_json, signature_of
 from restante.core.errors import RestanteError
@@ -277,6 +279,13 @@ def test_ack_without_signature_is_refused_if_required(database: Database) -> Non
         assert leased.refused("succeeded", **body) == "SIGNATURE_INVALID"
     assert leased.refused("succeeded", signature="00" * 32) == "SIGNATURE_INVALID"
     assert leased.accepted("succeeded", **signed(leased.collector.secret))["command_status"] == "succeeded"
+
+
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_audit_trail_says_whether_an_ack_was_signed(leased: LeasedCommand, is_signed: bool) -> None:
+    leased.accepted("succeeded", **(signed(leased.collector.secret) if is_signed else {}))
+    detail = leased.harness.database.read_now(listing.show, leased.id).history[-1].detail
+    assert msgspec.json.decode(detail)["signature"] == ("valid" if is_signed else "none")
 
 
 def test_nonce_is_checked_before_the_signature(leased: LeasedCommand) -> None:

@@ -58,6 +58,17 @@ def test_history_is_bounded(fleet: ReportingFleet) -> None:
     assert fleet.rows("SELECT count(*) AS n FROM telemetry_history")[0]["n"] == HISTORY_RECORDS
 
 
+def test_recent_records_of_several_miners_are_read_at_once_oldest_first(fleet: ReportingFleet) -> None:
+    first, second, silent = fleet.miner_ids[0], fleet.miner_ids[1], 999
+    for n in range(2 * HISTORY_RECORDS):
+        store(fleet, sample(first, n, n=n))
+    store(fleet, sample(second, 1, n=1))
+    found = fleet.database.read_now(telemetry.recent_records, [first, second, silent], 3, HISTORY_RECORDS)
+    values = {miner: [msgspec.json.decode(record)["n"] for record in records] for miner, records in found.items()}
+    assert values == {first: [7, 8, 9], second: [1]}
+    assert fleet.database.read_now(telemetry.recent_records, [first], 100, HISTORY_RECORDS)[first][0].count('"n":5')
+
+
 def test_batch_larger_than_the_ring_leaves_its_newest_records(fleet: ReportingFleet) -> None:
     miner = fleet.miner_ids[0]
     store(fleet, *(sample(miner, n, n=n) for n in range(2 * HISTORY_RECORDS)))

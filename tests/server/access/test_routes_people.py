@@ -93,6 +93,20 @@ def test_person_is_listed_changed_suspended_and_removed(access: Access) -> None:
     ]
 
 
+def test_person_without_password_is_invited(access: Access) -> None:
+    body = {"email": "ada@example.com", "grants": [{"role": "viewer", "scope": "all"}]}
+    person = access.data(access.admin.post("/apiv1/people", json=body), 201)
+    assert person["status"] == "invited"
+    invitation = access.data(access.admin.post(f"/apiv1/people/{person['id']}/invitation"), 201)
+    assert invitation["path"] == "/console/invitation"
+    fields = {"code": invitation["code"], "password": PASSWORD, "again": PASSWORD}
+    accepted = httpx.post(f"{access.url}{invitation['path']}", data=fields, timeout=30)
+    assert accepted.status_code == 303
+    assert access.data(access.admin.get(f"/apiv1/people/{person['id']}"))["status"] == "active"
+    access.admin.post(f"/apiv1/people/{person['id']}/suspend").raise_for_status()
+    assert access.admin.post(f"/apiv1/people/{person['id']}/invitation").status_code == 409
+
+
 def test_key_is_created_changed_suspended_and_removed(access: Access) -> None:
     body = {"name": "nightly", "grants": [{"role": "viewer", "scope": "commands"}], "expires_in_seconds": 3600}
     created = access.data(access.admin.post("/apiv1/keys", json=body), 201)

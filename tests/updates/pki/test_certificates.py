@@ -53,6 +53,23 @@ def test_certificates_are_listed_in_pages_with_their_state(fleet: DeviceFleet) -
     assert page.items[0].not_before == iso_precise(START_MS)
 
 
+def test_certificate_is_found_by_id_domain_and_serial(fleet: DeviceFleet) -> None:
+    account = fleet.add_account(fleet.add_authority().id)
+    own = fleet.add_certificate(account.id, "till.example.com")
+    fleet.issue(own.id)
+    device = fleet.add_device()
+    fleet.database.write_now(assignments.assign, fleet.user_id, device.id, own.id)
+    other = fleet.add_certificate(user_id=fleet.other_id)
+    serial = fleet.database.read_now(certificates.get, fleet.user_id, own.id).serial
+    assert serial is not None
+    for text in (str(own.id), "till.example.com", serial):
+        (found,) = fleet.database.read_now(certificates.find, text, 10)
+        assert (found.id, found.user_id, found.device_id) == (own.id, fleet.user_id, device.id)
+    (found,) = fleet.database.read_now(certificates.find, str(other.id), 10)
+    assert (found.user_id, found.device_id) == (fleet.other_id, None)
+    assert fleet.database.read_now(certificates.find, "nothing", 10) == []
+
+
 def test_revoked_device_is_not_counted(fleet: DeviceFleet) -> None:
     certificate, device = fleet.add_certificate(), fleet.add_device()
     fleet.database.write_now(assignments.assign, fleet.user_id, device.id, certificate.id)

@@ -15,13 +15,13 @@ from restante_client.runtime import blocking, blocking_iterator
 
 
 class PersonView(TypedDict, total=False):
-    """`role` is the highest role of the grants."""
+    """`role` is the highest role of the grants. Somebody with the status `invited` has no password yet."""
 
     id: int
     email: str
     role: str
     grants: list[GrantView]
-    status: Literal["active", "suspended"]
+    status: Literal["active", "invited", "suspended"]
     created_at: str
     suspended_at: str | None
 
@@ -43,6 +43,14 @@ class GrantBody(TypedDict, total=False):
 
     role: Literal["admin", "approver", "operator", "viewer"]
     scope: str
+
+
+class InvitationView(TypedDict, total=False):
+    """`code` is shown this once. The person enters it at `path` of this server, with a password of their choice."""
+
+    code: str
+    path: str
+    expires_at: str
 
 
 class AccessChange(TypedDict, total=False):
@@ -160,10 +168,19 @@ class People(Noun):
         found: PersonView = await self.call("GET", f"/apiv1/people/{self.quoted(person_id)}", is_wrapped=True)
         return found
 
-    async def create(self, *, email: str, password: str, grants: Sequence[GrantBody]) -> PersonView:
+    async def create(
+        self, *, email: str, grants: Sequence[GrantBody], password: str | UnsetType | None = UNSET
+    ) -> PersonView:
         """Add a person."""
         found: PersonView = await self.call(
-            "POST", "/apiv1/people", body=as_body(email=email, password=password, grants=grants), is_wrapped=True
+            "POST", "/apiv1/people", body=as_body(email=email, grants=grants, password=password), is_wrapped=True
+        )
+        return found
+
+    async def invite(self, person_id: int) -> InvitationView:
+        """Invite a person."""
+        found: InvitationView = await self.call(
+            "POST", f"/apiv1/people/{self.quoted(person_id)}/invitation", is_wrapped=True
         )
         return found
 
@@ -222,6 +239,7 @@ class BlockingPeople(BlockingNoun[People]):
     list_page = blocking(People.list_page)
     get = blocking(People.get)
     create = blocking(People.create)
+    invite = blocking(People.invite)
     set_password = blocking(People.set_password)
     set_grants = blocking(People.set_grants)
     suspend = blocking(People.suspend)

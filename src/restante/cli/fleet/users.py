@@ -50,10 +50,21 @@ def create(
     role: RoleOption = None,
     grants: GrantOption = None,
     password_stdin: PasswordFromStdin = False,
+    invited: Annotated[
+        bool, typer.Option("--invited", help="Set no password: `restante user invite` lets the person choose it.")
+    ] = False,
 ) -> Any:
     """Add a person. The password has at least ten characters."""
     given = grants_of(role, grants)
+    if invited:
+        return call.client.people.create(email=email, grants=given)
     return call.client.people.create(email=email, password=new_password(password_stdin), grants=given)
+
+
+@USER.does("invite", "Code of the invitation, shown this once, valid until {expires_at}:\n{code}")
+def invite(call: Call, user: EmailArgument) -> Any:
+    """Let a person choose a new password: they enter the code at /console/invitation of the server."""
+    return call.client.people.invite(user_id(call, user))
 
 
 @USER.does("password", "{email} has a new password; every session of theirs is ended.")

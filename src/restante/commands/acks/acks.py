@@ -273,11 +273,12 @@ def _accept(
     if error is not None:
         return _record_refusal(changes, caller, command_id, command, error)
     outcome = outcome_of_ack(ack, command, now_ms)
+    is_signed = parsed.signed_body is not None
     hash_of_ack = ack_hash(command_id, ack.status, ack.result_code, ack.message)
     if ack.is_duplicate:
         parsed = _result_of_duplicate(conn, command_id, ack)
     _apply(conn, changes, command, parsed, hash_of_ack, outcome)
-    _record(changes, caller, command, parsed, outcome)
+    _record(changes, caller, command, parsed, outcome, is_signed=is_signed)
     response = _response(command_id, outcome.state, outcome.next_attempt_at_ms, None)
     if ack.status is AckStatus.failed:
         response.will_retry = outcome.event is Event.retry
@@ -334,9 +335,16 @@ def _apply(
 
 
 def _record(
-    changes: _Changes, caller: CollectorCaller, command: CommandSnapshot, parsed: ParsedAck, outcome: Outcome
+    changes: _Changes,
+    caller: CollectorCaller,
+    command: CommandSnapshot,
+    parsed: ParsedAck,
+    outcome: Outcome,
+    *,
+    is_signed: bool,
 ) -> None:
-    detail: dict[str, Any] = {"attempt": command.attempt}
+    # A signature that is not valid refuses the ACK.
+    detail: dict[str, Any] = {"attempt": command.attempt, "signature": "valid" if is_signed else "none"}
     if parsed.ack.is_duplicate:
         detail["duplicate_ignored"] = True
     if parsed.ack.result_code:

@@ -168,6 +168,22 @@ def past_records(conn: Connection, miner_id: int, limit: int, history_records: i
     return [(row["ts"], row["record"]) for row in rows]
 
 
+def recent_records(
+    conn: Connection, miner_ids: Iterable[int], points: int, history_records: int
+) -> dict[int, list[str]]:
+    """The last records of each of these miners, oldest first: for small charts of many miners."""
+    rows = conn.all(
+        SQL.recent,
+        miner_ids=_json_list(miner_ids),
+        points=min(points, history_records),
+        history_records=history_records,
+    )
+    found: dict[int, list[str]] = {}
+    for row in rows:
+        found.setdefault(row["miner_id"], []).append(row["record"])
+    return found
+
+
 def delete_beyond(conn: Connection, history_records: int) -> int:
     """Delete some of the rows that a larger ring left behind; returns how many."""
     return conn.run(SQL.delete_beyond, history_records=history_records, limit=SWEEP_ROWS)

@@ -38,6 +38,15 @@ WITH RECURSIVE slots (slot) AS (SELECT 0 UNION ALL SELECT slot + 1 FROM slots WH
 SELECT h.ts, h.record FROM slots JOIN telemetry_history h ON h.slot = slots.slot AND h.miner_id = :miner_id
 ORDER BY h.ts DESC LIMIT :limit
 
+-- name: recent
+-- The last records of these miners, oldest first: the ring's slots before the next one.
+WITH RECURSIVE back (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM back WHERE n + 1 < :points)
+SELECT l.miner_id, h.record
+FROM telemetry_latest l CROSS JOIN back
+JOIN telemetry_history h ON h.slot = (l.samples - 1 - back.n) % :history_records AND h.miner_id = l.miner_id
+WHERE l.miner_id IN (SELECT value FROM json_each(:miner_ids))
+ORDER BY l.miner_id, h.ts
+
 -- name: latest
 -- A registered miner's newest record.
 SELECT m.id AS miner_id, m.id AS key, m.site_id, 1 AS miner_known, l.ts, l.received_at, l.record

@@ -34,6 +34,14 @@ function forgetNotice() {
   history.replaceState(null, "", address);
 }
 
+// On a phone the sections are a row that scrolls: the one that is open is in view.
+function showSection() {
+  const current = document.querySelector(".sections a[aria-current]");
+  const row = current && current.closest("ul");
+  if (row && row.scrollWidth > row.clientWidth) row.scrollLeft = current.offsetLeft - row.clientWidth / 3;
+}
+
+showSection();
 forgetNotice();
 offerTheme();
 offerCopy();

@@ -1,4 +1,6 @@
-// Keys: "/" searches, arrow keys move between the rows of a table, Escape closes the menu.
+import { showWaiting } from "./live.js";
+
+// Keys: "/" searches, "n" shows new rows, arrow keys move between the rows of a table, Escape closes the menu.
 function isTyping(target) {
   return target.closest("input, textarea, select, [contenteditable]") !== null;
 }
@@ -27,6 +29,7 @@ export function listenForKeys() {
       event.preventDefault();
       document.getElementById("search").select();
     }
+    if (event.key === "n") showWaiting();
     moveBetweenRows(event);
   });
   document.addEventListener("click", (event) => {

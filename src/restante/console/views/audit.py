@@ -1,24 +1,49 @@
-"""The audit trail of edge commands: look into it, filter it, verify it, export it."""
+"""The audit trails: of edge commands (filter, verify, export), of events, and of people, keys and devices.
+
+The trail of edge commands is a chain of keyed hashes. The other two are tables to which rows are only added.
+"""
 
 import asyncio
+from dataclasses import dataclass
+
+import msgspec
 
 from restante.commands.audit import audit_listing
+from restante.commands.audit.audit_listing import EVENTS as EVENTS_OF_TRAIL
 from restante.commands.audit.audit_listing import AuditFilter
 from restante.commands.audit.audit_trail import AuditTrail
 from restante.commands.audit.audit_verify import ChainVerdict, LiveVerification
 from restante.commands.audit.routes import PATH as EXPORT_PATH
 from restante.commands.audit.signed_heads import RememberedHead
-from restante.console.live import COMMANDS
-from restante.console.pages import ConsoleRequest, Needs, Pages, PageSet
+from restante.console.live import COMMANDS, EVENTS, UPDATES
+from restante.console.navigation import ROOT
+from restante.console.pages import ALL_ADMIN, ConsoleRequest, Needs, Pages, PageSet
 from restante.core.decoding import INT64_MAX
+from restante.core.errors import NotFound
 from restante.core.iso_time import parse_iso
+from restante.database.paging import Page
+from restante.events.publishing import event_audit
+from restante.identity import access_audit
+from restante.identity.access_audit import AccessChange
 from restante.identity.grants import Area, Role
 from restante.web.response import ApiResponse
 from restante.web.routes import Route
 
 PATH = "/audit"
-READ = Needs(Area.commands)
+COMMANDS_PATH, EVENTS_PATH, ACCESS_PATH = PATH + "/commands", PATH + "/events", PATH + "/access"
+READ, READ_EVENTS = Needs(Area.commands), Needs(Area.events)
 READ_ALL = Needs(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row of a trail that is no chain."""
+
+    at: int | str
+    actor: str
+    event: str
+    about: str
+    detail: msgspec.Raw
 
 
 class AuditPages(PageSet):
@@ -29,10 +54,50 @@ class AuditPages(PageSet):
         self._remembered = remembered
 
     def routes(self, pages: Pages) -> list[Route]:
-        return [pages.get(PATH, self.show_list, READ), pages.post(PATH + "/verify", self.verify, READ_ALL)]
+        return [
+            pages.get(PATH, self.show_first, None),
+            pages.get(COMMANDS_PATH, self.show_list, READ),
+            pages.post(PATH + "/verify", self.verify, READ_ALL),
+            pages.get(EVENTS_PATH, self.show_events, READ_EVENTS),
+            pages.get(ACCESS_PATH, self.show_access, ALL_ADMIN),
+        ]
+
+    async def show_first(self, request: ConsoleRequest) -> ApiResponse:
+        """The first trail that the person may see."""
+        for needs, show in ((READ, self.show_list), (READ_EVENTS, self.show_events)):
+            narrowed = request.narrowed_to(needs)
+            if narrowed is not None:
+                return await show(narrowed)
+        raise NotFound("There is no such page, or your grants do not include it.")
 
     async def show_list(self, request: ConsoleRequest) -> ApiResponse:
         return await self._page(request)
+
+    async def show_events(self, request: ConsoleRequest) -> ApiResponse:
+        """What people and programs did with events and clients."""
+        client_id = (request.query_text("client") or "").strip() or None
+        page = await request.read(event_audit.list_page, client_id, request.page(), request.allowed)
+        rows = [Change(each.at_ms, each.actor, each.event, each.client_id or "", each.detail) for each in page.items]
+        return self._changes(request, EVENTS_PATH, "Client", Page(rows, page.next))
+
+    async def show_access(self, request: ConsoleRequest) -> ApiResponse:
+        """What people did with other people, keys, devices and the outbox."""
+        page = await request.read(access_audit.list_page, None, None, request.page())
+        rows = [Change(each.at, each.actor, each.event, _subject(each), each.detail) for each in page.items]
+        return self._changes(request, ACCESS_PATH, "About", Page(rows, page.next))
+
+    def _changes(self, request: ConsoleRequest, path: str, about: str, page: "Page[Change]") -> ApiResponse:
+        return request.render(
+            "audit/changes.html",
+            section="audit",
+            title="Audit",
+            topics=(EVENTS, UPDATES),
+            page=page,
+            about=about,
+            tabs=_tabs(request),
+            here=ROOT + path,
+            address=request.page_link,
+        )
 
     async def verify(self, request: ConsoleRequest) -> ApiResponse:
         """Read all chains, in steps, and say whether they are unbroken and include the row that is remembered."""
@@ -57,7 +122,26 @@ class AuditPages(PageSet):
             values=dict(request.http.query_params),
             export_path=f"{EXPORT_PATH}/export",
             may_verify=request.may(None, Role.viewer),
+            tabs=_tabs(request),
+            here=f"{ROOT}{COMMANDS_PATH}",
+            events=EVENTS_OF_TRAIL,
         )
+
+
+def _tabs(request: ConsoleRequest) -> list[tuple[str, str]]:
+    """The trails that the person may see: name and address."""
+    needed = (
+        ("Commands and sites", COMMANDS_PATH, READ),
+        ("Events and clients", EVENTS_PATH, READ_EVENTS),
+        ("People, keys and devices", ACCESS_PATH, ALL_ADMIN),
+    )
+    return [(name, ROOT + path) for name, path, needs in needed if request.narrowed_to(needs) is not None]
+
+
+def _subject(change: AccessChange) -> str:
+    if change.person_id is not None:
+        return f"person {change.person_id}"
+    return "" if change.key_id is None else f"key {change.key_id}"
 
 
 def _filters(request: ConsoleRequest) -> AuditFilter:

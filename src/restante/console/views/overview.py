@@ -9,7 +9,7 @@ from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Pages, PageSet
 from restante.console.rates import CHARTS, Chart, Rates
 from restante.console.scopes import allowed_in
-from restante.console.server_facts import ServerFacts
+from restante.console.server_facts import NodeRow, ServerFacts
 from restante.identity.grants import Role
 from restante.web.response import ApiResponse
 from restante.web.routes import Route
@@ -37,20 +37,22 @@ class OverviewPages(PageSet):
             item for each, narrowed in self._open_sets(request) for item in await self._attention_of(each, narrowed)
         ]
         attention.sort(key=_rank)
+        nodes, now_ms = await self._facts.nodes(), request.parts.rendering.now_ms()
         return request.render(
             "overview.html",
             section="overview",
             title="Overview",
             topics=(UPDATES, COMMANDS, EVENTS, CLOCK),
             attention=attention,
-            charts=[self._chart(chart) for chart in CHARTS if _may_see(request, chart)],
-            nodes=await self._facts.nodes() if request.may(None, Role.viewer) else None,
+            charts=[self._chart(chart, nodes, now_ms) for chart in CHARTS if _may_see(request, chart)],
+            nodes=nodes if request.may(None, Role.viewer) else None,
+            node_count=sum(not node.is_away(now_ms) for node in nodes),
             away=self._facts.away() if request.may(None, Role.viewer) else [],
-            now_ms=request.parts.rendering.now_ms(),
+            now_ms=now_ms,
         )
 
-    def _chart(self, chart: Chart) -> dict[str, object]:
-        values = self._rates.history.values(chart.key)
+    def _chart(self, chart: Chart, nodes: list[NodeRow], now_ms: int) -> dict[str, object]:
+        values = self._rates.values(chart, nodes, now_ms)
         now, most = (values[-1], max(values)) if values else (0.0, 0.0)
         label = f"{chart.title}: {now:.1f} {chart.unit} now, at most {most:.1f} in the last five minutes"
         return {"title": chart.title, "unit": chart.unit, "now": now, "most": most, "values": values, "label": label}
@@ -61,6 +63,8 @@ class OverviewPages(PageSet):
         hits: list[Hit] = []
         for each, narrowed in self._open_sets(request) if text else ():
             hits += await each.find(narrowed, text)
+        # A name is searched by its beginning; what has it whole comes first.
+        hits.sort(key=lambda hit: hit.name.lower() != text.lower())
         if len(hits) == 1:
             return request.redirect(hits[0].path)
         return request.render("search.html", section="", title="Search", text=text, hits=hits, root=ROOT)

@@ -59,6 +59,10 @@ class EventTarget(JobTarget[StoredEventFilter]):
     area = Area.events
     filter_type = StoredEventFilter
 
+    @property
+    def given_type(self) -> type:
+        return EventBulkFilter
+
     def check(self, conn: Connection, filters: StoredEventFilter, allowed: AllowedIds) -> None:
         _times(filters)
         if filters.client_id is not None:

@@ -23,6 +23,8 @@ from restante.identity.grants import Grants, Role, stored_grants
 SQL = queries_beside(__file__)
 
 EMAIL_LENGTH_MAX = 254
+# Verifies no password.
+NO_PASSWORD = ""
 _EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f]+@[^@\s\x00-\x1f\x7f]+")
 
 
@@ -36,6 +38,11 @@ class User:
     is_removed: bool
     grants: Grants
     password_hash: str = field(repr=False)
+
+    @property
+    def has_password(self) -> bool:
+        """Whether the person can sign in: somebody who is invited has no password yet."""
+        return self.password_hash != NO_PASSWORD
 
 
 def checked_email(email: str) -> str:
@@ -101,6 +108,7 @@ def set_password(conn: Connection, user_id: int, password_hash: str, actor: str 
         raise NotFound("there is no such user")
     conn.run(SQL.end_sessions, user_id=user_id)
     conn.run(SQL.forget_known_addresses, user_id=user_id)
+    conn.run(SQL.end_invitation, user_id=user_id)
     access_audit.record_person(conn, actor, "person.password_changed", user_id, {})
 
 
@@ -165,6 +173,7 @@ def _end_access(conn: Connection, user_id: int) -> None:
     conn.run(SQL.end_sessions, user_id=user_id)
     conn.run(SQL.end_registration_codes, user_id=user_id)
     conn.run(SQL.end_device_codes, user_id=user_id)
+    conn.run(SQL.end_invitation, user_id=user_id)
 
 
 def _user(row: Row | None) -> User | None:

@@ -29,7 +29,7 @@ DELETE FROM sessions WHERE user_id = :user_id
 -- name: other_admins
 -- The grants of the other users with the role admin who can sign in.
 SELECT role, grants FROM users
-WHERE role = 'admin' AND id <> :user_id AND suspended_at IS NULL AND removed_at IS NULL
+WHERE role = 'admin' AND id <> :user_id AND suspended_at IS NULL AND removed_at IS NULL AND password_hash <> ''
 
 -- name: set_grants
 -- Replaces the grants of a user.
@@ -54,3 +54,7 @@ UPDATE device_codes SET status = 'denied' WHERE user_id = :user_id AND status = 
 -- name: forget_known_addresses
 -- Whoever knew the old password may have signed in from these.
 DELETE FROM known_addresses WHERE user_id = :user_id
+
+-- name: end_invitation
+-- The code of an invitation that the user has not accepted.
+DELETE FROM invitations WHERE user_id = :user_id

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from restante.console.sign_in import INVITATION_PATH
 from restante.core.decoding import INT64_MAX
 from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.database import Database
@@ -43,33 +44,42 @@ _NEW_PERSON_EXAMPLE = {
     "password": "correct horse battery",
     "grants": [{"role": "viewer", "scope": "all"}],
 }
+_INVITED_EXAMPLE = {"email": "invited@example.com", "grants": [{"role": "operator", "scope": "events"}]}
 _EXAMPLE = {"grants": [{"role": "operator", "scope": "commands:3"}, {"role": "viewer", "scope": "events"}]}
 
 
 class PersonView(msgspec.Struct, kw_only=True):
-    """`role` is the highest role of the grants."""
+    """`role` is the highest role of the grants. Somebody with the status `invited` has no password yet."""
 
     id: int
     email: str
     role: str
     grants: list[GrantView]
-    status: Literal["active", "suspended"]
+    status: Literal["active", "invited", "suspended"]
     created_at: Timestamp
     suspended_at: Timestamp | None
 
 
 class PersonBody(msgspec.Struct, forbid_unknown_fields=True):
-    """`password` has at least ten characters."""
+    """`password` has at least ten characters. Without one, the person sets it by an invitation."""
 
     email: Annotated[str, msgspec.Meta(min_length=1, max_length=users.EMAIL_LENGTH_MAX)]
-    password: Password
     grants: GrantList
+    password: Password | None = None
 
 
 class PasswordBody(msgspec.Struct, forbid_unknown_fields=True):
     """`password` has at least ten characters."""
 
     password: Password
+
+
+class InvitationView(msgspec.Struct):
+    """`code` is shown this once. The person enters it at `path` of this server, with a password of their choice."""
+
+    code: str
+    path: str
+    expires_at: Timestamp
 
 
 class PeopleRoutes:
@@ -90,9 +100,12 @@ class PeopleRoutes:
                 "Add a person",
                 status=201,
                 errors=(409,),
-                examples=(_NEW_PERSON_EXAMPLE,),
+                examples=(_NEW_PERSON_EXAMPLE, _INVITED_EXAMPLE),
             ),
             group.get(one, self.get, manage, "Show a person"),
+            group.post(
+                one + "/invitation", self.invite, Access.manage_people, "Invite a person", status=201, errors=(409,)
+            ),
             group.put(one + "/password", self.set_password, Access.manage_people, "Set a person's password"),
             group.put(one + "/grants", self.set_grants, manage, "Replace a person's grants", **grants_options),
             group.post(one + "/suspend", self.suspend, manage, "Suspend a person", errors=(409,)),
@@ -117,9 +130,18 @@ class PeopleRoutes:
     async def add(self, request: ApiRequest, body: PersonBody) -> PersonView:
         """Nobody gives grants that they do not have."""
         email, grants = users.checked_email(body.email), grants_of(body.grants)
-        password_hash = await _hashed(body.password)
+        password_hash = users.NO_PASSWORD if body.password is None else await _hashed(body.password)
         by = administrator_of(request)
         return view(await self._database.write(administration.add_person, by, email, password_hash, grants))
+
+    async def invite(self, request: ApiRequest) -> InvitationView:
+        """Make a code with which the person sets a new password, once, within three days.
+
+        It replaces the code before. The password that the person may have stays valid until then.
+        """
+        person_id, by = request.path_id("person_id"), administrator_of(request)
+        invitation = await self._database.write(administration.invite_person, by, person_id)
+        return InvitationView(invitation.code, INVITATION_PATH, iso_precise(invitation.expires_at))
 
     async def set_password(self, request: ApiRequest, body: PasswordBody) -> PersonView:
         """End all sessions of the person."""
@@ -171,7 +193,7 @@ def view(user: User) -> PersonView:
         email=user.email,
         role=user.role.name,
         grants=grant_views(user.grants),
-        status="active" if user.suspended_at is None else "suspended",
+        status="suspended" if user.suspended_at is not None else "active" if user.has_password else "invited",
         created_at=iso_precise(user.created_at),
         suspended_at=iso_precise(user.suspended_at),
     )

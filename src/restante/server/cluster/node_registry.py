@@ -26,11 +26,13 @@ KEPT_MS = 86_400_000
 
 
 class NodeLoad(msgspec.Struct, frozen=True):
-    """How busy a node is: open connections, parked polls, answered requests per second."""
+    """How busy a node is: open connections, parked polls, answered requests per second, and the last values of the
+    rates that the console adds up over all nodes."""
 
     connections: int = 0
     parked_polls: int = 0
     requests_per_second: float = 0.0
+    series: dict[str, list[float]] = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,12 @@ Revocation drops the key material, unassigns the certificate from every device a
 record is never deleted, so that its id keeps its meaning in install configs and signals.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from restante.core.decoding import DIGITS
 from restante.core.errors import BadInput, NotFound
 from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection, Row
@@ -103,6 +105,26 @@ def list_of_user(conn: Connection, user_id: int, window: PageRequest) -> Page[Ce
     check_user(conn, user_id)
     rows = conn.all(SQL.list_of_user, user_id=user_id, after=window.after, limit=window.limit + 1)
     return page_of(rows, window, "id", lambda row: Certificate(**_fields(row)))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCertificate:
+    """A certificate that a search found. `device_id`: a device that has it; None if no device does."""
+
+    id: int
+    user_id: int
+    domain_name: str
+    status: str
+    device_id: int | None
+
+
+def find(conn: Connection, text: str, limit: int) -> list[FoundCertificate]:
+    """Certificates of any user with this id, domain name or serial number."""
+    cert_id = int(text) if DIGITS.fullmatch(text) and len(text) < 19 else None
+    rows = conn.all(SQL.find, cert_id=cert_id, text=text, limit=limit)
+    return [
+        FoundCertificate(row["id"], row["user_id"], row["domain_name"], row["status"], row["device_id"]) for row in rows
+    ]
 
 
 def revoke(

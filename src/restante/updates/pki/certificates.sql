@@ -49,6 +49,17 @@ SELECT r.id, r.domain_name, r.sans, r.acct_id, r.status, r.serial, r.issuer, r.n
         WHERE c.cert_record_id = r.id AND d.revoked_at IS NULL) AS devices_count
 FROM cert_records r WHERE r.user_id = :user_id AND r.id > :after ORDER BY r.id LIMIT :limit
 
+-- name: find
+-- Certificates with this id, domain name or serial number, each with a device that has it.
+SELECT r.id, r.user_id, r.domain_name, r.status, r.serial,
+       (SELECT min(c.device_id) FROM cert_record_devices c WHERE c.cert_record_id = r.id) AS device_id
+FROM cert_records r
+WHERE r.id IN (
+    SELECT id FROM cert_records WHERE id = :cert_id
+    UNION SELECT id FROM cert_records WHERE domain_name = :text
+    UNION SELECT id FROM cert_records WHERE serial = :text)
+ORDER BY r.id DESC LIMIT :limit
+
 -- name: revoke
 -- Revokes a certificate and drops its keys, which are no longer needed.
 UPDATE cert_records

@@ -44,9 +44,11 @@ COLLECTOR_SILENT_MS = 120_000
 ROWS = 20
 MINERS_PER_PAGE = 100
 COLLECTORS_MAX = 200
+SITES_SEARCHED = 500
 HISTORY_POINTS = 60
-# What a miner's row shows of its newest record, in this order.
-MEASUREMENTS = (("hashrate", "TH/s"), ("temp_max", "°C"), ("fan_rpm_max", "rpm"), ("power", "W"))
+TREND_POINTS = 20
+# What a miner's row shows of its newest record, in this order: name, unit, decimals.
+MEASUREMENTS = (("hashrate", "TH/s", 1), ("temp_max", "°C", 1), ("fan_rpm_max", "rpm", 0), ("power", "W", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class SiteDetail:
     miners: Sequence[Miner]
     next_miner: int | None
     latest: dict[int, LatestRecord]
+    trends: dict[int, list[float]]
     queue: Sequence[CommandView]
     windows: Sequence[RateWindow]
     rules: Sequence[Rule]
@@ -174,9 +177,11 @@ class SitePages(PageSet):
         )
 
     async def find(self, request: ConsoleRequest, text: str) -> list[Hit]:
-        if not DIGITS.fullmatch(text) or len(text) > 18:
-            return []
-        return await request.read(_find, int(text), request.allowed)
+        if DIGITS.fullmatch(text) and len(text) < 19:
+            return await request.read(_find, int(text), request.allowed)
+        some = await request.read(sites.list_page, PageRequest(SITES_SEARCHED, 0), request.allowed)
+        found = [site for site in some.items if site.name.lower().startswith(text.lower())]
+        return [Hit("Site", site.name, path_of(site.id), f"site {site.id}") for site in found[:ROWS]]
 
     async def attention(self, request: ConsoleRequest) -> list[Attention]:
         found = await request.read(_silent_collectors, request.parts.rendering.now_ms(), request.allowed)
@@ -193,7 +198,7 @@ class SitePages(PageSet):
 
     async def _page(self, request: ConsoleRequest, site: Site, new_collector: Any = None) -> ApiResponse:
         window = PageRequest(MINERS_PER_PAGE, request.page().after)
-        detail = await request.read(_detail, site, window, self._rates, request.allowed)
+        detail = await request.read(_detail, site, window, self._rates, self._history_records, request.allowed)
         is_admin = request.may(Area.commands, Role.admin, site.id)
         return request.render(
             "sites/site.html",
@@ -227,7 +232,9 @@ def _summaries(conn: Connection, found: Sequence[Site]) -> list[SiteSummary]:
     return summaries
 
 
-def _detail(conn: Connection, site: Site, window: PageRequest, rates: RateRules, allowed: AllowedIds) -> SiteDetail:
+def _detail(
+    conn: Connection, site: Site, window: PageRequest, rates: RateRules, history_records: int, allowed: AllowedIds
+) -> SiteDetail:
     some = PageRequest(ROWS, 0)
     page = miners.list_page(conn, MinerFilter(site.id), window, allowed)
     # Both lists are in the order of miner ids: the records of a page of miners begin after the same id.
@@ -239,12 +246,26 @@ def _detail(conn: Connection, site: Site, window: PageRequest, rates: RateRules,
         page.items,
         page.next,
         {each.miner_id: each for each in records},
+        _trends(conn, [miner.id for miner in page.items], history_records),
         [each for status in _OPEN for each in _in_state(conn, site.id, status, some, allowed)],
         [each for each in windows.values() if each.left < each.rule.limit],
         rules.list_page(conn, site.id, None, PageRequest(100, 0), allowed).items,
         safety_events.list_page(conn, SafetyFilter(site_id=site.id), some, allowed).items,
     )
 
+
+def _trends(conn: Connection, miner_ids: list[int], history_records: int) -> dict[int, list[float]]:
+    """The last temperatures of each miner, oldest first."""
+    recent = telemetry.recent_records(conn, miner_ids, TREND_POINTS, history_records)
+    values = {miner_id: [_temperature(each).temp_max for each in records] for miner_id, records in recent.items()}
+    return {miner_id: [each for each in found if each is not None] for miner_id, found in values.items()}
+
+
+class Temperature(msgspec.Struct):
+    temp_max: float | None = None
+
+
+_temperature = msgspec.json.Decoder(Temperature).decode
 
 _OPEN = (State.running, State.dispatched, State.pending, State.pending_approval)
 
@@ -289,14 +310,14 @@ def _find(conn: Connection, number: int, allowed: AllowedIds) -> list[Hit]:
 
 def _measured(record: msgspec.Raw) -> dict[str, Any]:
     values = msgspec.json.decode(record)
-    return {name: values[name] for name, _ in MEASUREMENTS if isinstance(values.get(name), int | float)}
+    return {name: values[name] for name, *_ in MEASUREMENTS if isinstance(values.get(name), int | float)}
 
 
 def _series(history: Sequence[PastRecord]) -> list[tuple[str, str, list[float]]]:
     """The values of each measurement, oldest first, as far as the records have it."""
     past = [msgspec.json.decode(each.record) for each in reversed(history)]
     series = []
-    for name, unit in MEASUREMENTS:
+    for name, unit, _ in MEASUREMENTS:
         values = [float(each[name]) for each in past if isinstance(each.get(name), int | float)]
         if values:
             series.append((name.replace("_", " "), unit, values))

@@ -2,7 +2,7 @@
 
 from restante.console.navigation import ROOT
 from restante.console.pages import ANY_ADMIN, ConsoleRequest, Hit, Pages, PageSet
-from restante.console.views.people import CHANGES_SHOWN, ROLES, grant_rows, grants_in
+from restante.console.views.access.people import CHANGES_SHOWN, ROLES, grant_rows, grants_in
 from restante.core.decoding import DIGITS
 from restante.core.errors import NotFound, RestanteError
 from restante.database.paging import PageRequest
@@ -26,7 +26,7 @@ class KeyPages(PageSet):
         return [
             pages.get(PATH, self.show_list, ANY_ADMIN),
             pages.get(PATH + "/new", self.show_form, ANY_ADMIN),
-            pages.post(PATH + "/new", self.create, ANY_ADMIN),
+            pages.post(PATH + "/new", self.create, ANY_ADMIN, asks_password=True, what="create an API key"),
             pages.get(one, self.show, ANY_ADMIN),
             pages.post(one + "/grants", self.set_grants, ANY_ADMIN),
             pages.post(one + "/suspend", self.suspend, ANY_ADMIN),

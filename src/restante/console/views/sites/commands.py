@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -13,21 +14,22 @@ from restante.commands.lifecycle import approval, cancellation, creation_request
 from restante.commands.lifecycle.command_types import COMMAND_TYPES
 from restante.commands.lifecycle.creation import CreationOptions
 from restante.commands.lifecycle.creation_requests import CreationBody, CreationRequest
-from restante.commands.lifecycle.listing import CommandDetail, CommandFilter, CommandView
+from restante.commands.lifecycle.listing import CommandFilter, CommandView
 from restante.commands.sites import miners, sites
 from restante.commands.sites.miners import MinerFilter
-from restante.console.diffs import diff_lines
+from restante.console.counts import Counts
 from restante.console.forms import Form
-from restante.console.live import COMMANDS
+from restante.console.live import COMMANDS, Live
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Needs, Pages, PageSet
-from restante.console.rendering import pretty
 from restante.console.schema_forms import FormField, fields_of, value_of
+from restante.console.views.sites.command_history import attempts_of, snapshots_of, steps_of
 from restante.core.commands.command_states import State
 from restante.core.decoding import INT64_MAX, decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
-from restante.core.iso_time import iso_precise, parse_iso
+from restante.core.iso_time import parse_iso
 from restante.database.connection import Connection
+from restante.database.filtered_list import StateCounts
 from restante.database.paging import PageRequest
 from restante.identity.grants import ALL_IDS, Area, Role
 from restante.web.response import ApiResponse
@@ -35,6 +37,7 @@ from restante.web.routes import Route
 
 PATH = "/commands"
 APPROVALS_PATH = "/approvals"
+EXPORT_PATH = "/api/edge/v1/admin/commands/export"
 READ, OPERATE = Needs(Area.commands), Needs(Area.commands, Role.operator)
 APPROVE = Needs(Area.commands, Role.approver)
 WAITING_APPROVAL = State.pending_approval.value
@@ -49,7 +52,8 @@ _COMMAND_ID_CHARACTERS_MAX = 100
 class CommandPages(PageSet):
     needs = READ
 
-    def __init__(self, trail: AuditTrail, creation: CreationOptions, claims: ClaimOptions) -> None:
+    def __init__(self, trail: AuditTrail, creation: CreationOptions, claims: ClaimOptions, live: Live) -> None:
+        self._counts: Counts[StateCounts] = Counts(live, COMMANDS)
         self._trail = trail
         self._creation = creation
         self._claims = claims
@@ -58,7 +62,6 @@ class CommandPages(PageSet):
         one = PATH + "/{command_id}"
         return [
             pages.get(PATH, self.show_list, READ),
-            pages.get(APPROVALS_PATH, self.show_approvals, READ),
             pages.get(PATH + "/new", self.show_form, OPERATE),
             pages.post(PATH + "/new", self.create, OPERATE),
             pages.get(one, self.show, READ),
@@ -69,9 +72,8 @@ class CommandPages(PageSet):
 
     async def show_list(self, request: ConsoleRequest) -> ApiResponse:
         filters = _filters(request)
+        counted = replace(filters, status=None)
         page = await request.read(listing.list_page, filters, request.page(), request.allowed)
-        every_state = replace(filters, status=None)
-        counts = await request.count(lambda: listing.counting(every_state, request.allowed), ("status", "after"))
         return request.render(
             "commands/list.html",
             section="commands",
@@ -79,26 +81,17 @@ class CommandPages(PageSet):
             topics=(COMMANDS,),
             page=page,
             filters=filters,
-            counts=counts,
+            counts=await self._counts.get(
+                (counted, request.allowed.as_json()),
+                lambda: request.count(lambda: listing.counting(counted, request.allowed), ("status", "after")),
+            ),
             states=[state.value for state in State],
             types=list(COMMAND_TYPES),
             address=request.page_link,
+            values=dict(request.http.query_params),
+            export_path=f"{EXPORT_PATH}?{urlencode(_api_filter(filters))}",
+            bulk_path=_bulk_path(filters) if request.may(Area.commands, Role.operator) else None,
             may_send=request.may(Area.commands, Role.operator),
-        )
-
-    async def show_approvals(self, request: ConsoleRequest) -> ApiResponse:
-        """The commands that wait for a second person. Who made a command cannot approve it."""
-        waiting = CommandFilter(status=WAITING_APPROVAL)
-        page = await request.read(listing.list_page, waiting, request.page(), request.allowed)
-        return request.render(
-            "commands/approvals.html",
-            section="approvals",
-            title="Approvals",
-            topics=(COMMANDS,),
-            page=page,
-            address=request.page_link,
-            may_approve=lambda command: request.may(Area.commands, Role.approver, command.site_id),
-            is_own=lambda command: command.created_by in request.identities,
         )
 
     async def show(self, request: ConsoleRequest) -> ApiResponse:
@@ -113,12 +106,14 @@ class CommandPages(PageSet):
             topics=(COMMANDS,),
             command=detail,
             why=why,
-            steps=[_step(row) for row in detail.history],
-            snapshots=_snapshots(detail),
+            steps=steps_of(detail.history),
+            attempts=attempts_of(detail.history),
+            snapshots=snapshots_of(detail),
             path=path_of(command_id),
             may_cancel=is_open and request.may(Area.commands, Role.operator, detail.site_id),
             may_approve=detail.status == WAITING_APPROVAL and request.may(Area.commands, Role.approver, detail.site_id),
             is_own=detail.created_by in request.identities,
+            reason_max=cancellation.REASON_CHARACTERS_MAX,
         )
 
     async def show_form(self, request: ConsoleRequest) -> ApiResponse:
@@ -230,6 +225,19 @@ def params_schema(command_type: str) -> dict[str, Any]:
     return {**own, "$defs": definitions}
 
 
+def _api_filter(filters: CommandFilter) -> dict[str, Any]:
+    """The filter as the parameters of the API: of the export, and of a job."""
+    names = ("site_id", "miner_id", "status", "command_type", "created_by", "rule_id")
+    return {name: value for name in names if (value := getattr(filters, name)) is not None}
+
+
+def _bulk_path(filters: CommandFilter) -> str:
+    given = [(f"filter.{name}", str(value)) for name, value in _api_filter(replace(filters, status=None)).items()]
+    if filters.status is not None:
+        given.append(("filter.status", msgspec.json.encode([filters.status]).decode()))
+    return f"{ROOT}/jobs/new?{urlencode([('target', 'commands'), *given])}"
+
+
 def _filters(request: ConsoleRequest) -> CommandFilter:
     status, command_type = request.query_text("status") or None, request.query_text("type") or None
     if status is not None and status not in set(State):
@@ -241,6 +249,7 @@ def _filters(request: ConsoleRequest) -> CommandFilter:
         miner_id=_optional_id(request, "miner"),
         status=status,
         command_type=command_type,
+        created_by=(request.query_text("by") or "").strip() or None,
         rule_id=_optional_id(request, "rule"),
     )
 
@@ -290,48 +299,3 @@ def _reason(form: Form) -> str | None:
 
 def _back(request: ConsoleRequest, command_id: str) -> str:
     return f"{ROOT}{APPROVALS_PATH}" if request.form.text("from") == "approvals" else path_of(command_id)
-
-
-_STEP_KINDS = {
-    "succeeded": "ok",
-    "failed": "bad",
-    "expired": "bad",
-    "rejected": "bad",
-    "dispatched": "busy",
-    "running": "busy",
-    "cancelled": "off",
-    "superseded": "off",
-}
-
-
-# What the facts of the command show already, and what says nothing to a person.
-_ON_THE_PAGE = ("command_type", "zone_id", "miner_id", "priority", "params_sha256", "lease_until", "expires_at")
-
-
-def _step(row: Any) -> tuple[str, str, str, str]:
-    """A row of the audit trail as a step of the timeline."""
-    kind = _STEP_KINDS.get(row.to_state or "", "wait")
-    if row.event.endswith(("refused", "rejected")):
-        kind = "warn"
-    change = f": {row.from_state} → {row.to_state}" if row.from_state and row.from_state != row.to_state else ""
-    detail = ", ".join(f"{name} {value}" for name, value in _plain(row.detail))
-    return kind, f"{row.event}{change}, by {row.actor}", row.at, detail
-
-
-def _plain(detail: msgspec.Raw) -> list[tuple[str, Any]]:
-    """The plain values of a detail: snapshots and lists have their own place on the page."""
-    values = msgspec.json.decode(detail)
-    if not isinstance(values, dict):
-        return []
-    shown = [(name, value) for name, value in values.items() if name not in _ON_THE_PAGE]
-    return [
-        (name.replace("_", " "), iso_precise(value) if isinstance(value, int) and name.endswith("_at") else value)
-        for name, value in shown
-        if isinstance(value, str | int | float)
-    ]
-
-
-def _snapshots(command: CommandDetail) -> Any:
-    if command.before_snapshot is None or command.after_snapshot is None:
-        return None
-    return diff_lines(pretty(command.before_snapshot), pretty(command.after_snapshot))

@@ -202,3 +202,15 @@ def status(server: ConsoleServer, device_id: int) -> str:
 
 def search(client: ConsoleClient, text: str) -> str:
     return client.get(f"/console/search?q={text}").text
+
+
+def test_search_finds_devices_by_name_and_certificates_by_domain(server: ConsoleServer) -> None:
+    device_id = server.add_full_device("search-me-please")
+    with server.client("fleet") as fleet:
+        found = fleet.get("/console/search?q=search-me")
+        assert found.headers["location"] == f"/console/devices/{device_id}"
+        page = fleet.get("/console/search?q=till.example.com").text
+        assert f"/console/devices/{device_id}#certificates" in page
+    with server.client("bank") as bank:
+        assert "Nothing found" in bank.get("/console/search?q=search-me").text
+        assert "Nothing found" in bank.get("/console/search?q=till.example.com").text

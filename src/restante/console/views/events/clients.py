@@ -3,7 +3,7 @@
 from restante.console.live import CLOCK, EVENTS
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Needs, Pages, PageSet
-from restante.core.iso_time import parse_iso
+from restante.core.iso_time import iso_precise, parse_iso
 from restante.database.paging import PageRequest
 from restante.events.clients import clients, refusals
 from restante.events.clients.routes_client_state import NewestPoll
@@ -22,6 +22,8 @@ ROWS = 20
 ATTENTION_ROWS = 200
 # Clients poll every few minutes at the most.
 SILENT_MS = 3_600_000
+# From when on the form offers to deliver events again.
+SINCE_MS = 3_600_000
 
 
 class ClientPages(PageSet):
@@ -59,6 +61,7 @@ class ClientPages(PageSet):
         polled_ms = self._newest_poll(client.id, client.last_poll_at)
         status = await request.read(client_status.show, client_id)
         events = await request.read(listing.list_page, EventFilter(client_id), PageRequest(ROWS, 0), request.allowed)
+        now_ms = request.parts.rendering.now_ms()
         return request.render(
             "clients/client.html",
             section="clients",
@@ -71,6 +74,7 @@ class ClientPages(PageSet):
             events=events.items,
             polled_ms=polled_ms,
             path=path_of(client_id),
+            since=iso_precise(now_ms - SINCE_MS)[:16],
             may_operate=client.removed_at is None and request.may(Area.events, Role.operator, client_id),
             may_administer=client.removed_at is None and request.may(Area.events, Role.admin, client_id),
         )
@@ -92,10 +96,13 @@ class ClientPages(PageSet):
         return await self._resolve(request, Resolution.drop, "events-dropped")
 
     async def find(self, request: ConsoleRequest, text: str) -> list[Hit]:
-        if text not in request.allowed or not clients.is_client_id(text):
-            return []
-        client = await request.read(clients.find, text)
-        return [] if client is None else [Hit("Client", client.name, path_of(text), f"client {text}")]
+        if text in request.allowed and clients.is_client_id(text):
+            client = await request.read(clients.find, text)
+            if client is not None:
+                return [Hit("Client", client.name, path_of(text), f"client {text}")]
+        some = await request.read(client_status.list_page, PageRequest(ATTENTION_ROWS, 0), request.allowed)
+        found = [each for each in some.items if each.name.lower().startswith(text.lower())]
+        return [Hit("Client", each.name, path_of(each.client_id), f"client {each.client_id}") for each in found[:ROWS]]
 
     async def attention(self, request: ConsoleRequest) -> list[Attention]:
         now_ms = request.parts.rendering.now_ms()

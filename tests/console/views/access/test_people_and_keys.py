@@ -1,13 +1,14 @@
 """The pages of people and API keys: within the administrator's grants, recorded, a new key shown once."""
 
 import re
+from html import unescape
 
 import httpx
 
 from restante.identity import administration, api_keys
 from restante.identity.administration import Administrator
 from restante.identity.people import users
-from tests.console.console_server import ConsoleServer
+from tests.console.console_server import ConsoleClient, ConsoleServer
 from tests.identity.people_and_devices import PASSWORD
 
 
@@ -23,6 +24,53 @@ def test_new_key_is_shown_once_and_works(server: ConsoleServer) -> None:
         assert token[1] not in admin.get("/console/keys").text
     used = httpx.get(f"{server.base_url}/apiv1/devices", headers={"authorization": f"Bearer {token[1]}"}, timeout=60)
     assert used.status_code == 200
+
+
+def test_new_person_chooses_a_password_by_the_link_that_is_shown_once(server: ConsoleServer) -> None:
+    with server.client("admin") as admin:
+        added = admin.post("/console/people/new", email="New@Example.com", role="viewer", scope="events")
+        link = re.search(r"(http://[^<]+/console/invitation)#([^<]+)</code>", added.text)
+        assert link
+        path = re.search(r'action="(/console/people/\d+)/invite"', added.text)
+        assert path
+        assert "invited" in admin.get(path[1]).text
+        assert link[2] not in admin.get(path[1]).text
+        again = admin.post("/console/people/new", email="new@example.com", role="viewer", scope="events")
+        assert again.status_code == 409
+    with server.client(None) as nobody:
+        assert nobody.sign_in("new").status_code == 401
+        wanted = {"code": unescape(link[2]), "password": PASSWORD, "again": PASSWORD}
+        assert accept(nobody, {**wanted, "again": "another password"}).status_code == 400
+        assert accept(nobody, {**wanted, "password": "short", "again": "short"}).status_code == 400
+        assert accept(nobody, {**wanted, "code": "guess"}).status_code == 401
+        assert accept(nobody, wanted, origin="https://evil.example").status_code == 403
+        assert accept(nobody, wanted).headers["location"] == "/console/sign-in?done=password-set"
+        assert "the invitation is not known" in accept(nobody, wanted).text.lower()
+        assert nobody.sign_in("new").status_code == 303
+
+
+def test_password_is_reset_by_an_administrator_who_confirms_with_their_own(server: ConsoleServer) -> None:
+    person_id = server.add_person("forgetful", "viewer@updates")
+    with server.client("admin") as admin, server.client(None) as nobody:
+        server.outdate_password(admin.session)
+        asked = admin.post(f"/console/people/{person_id}/invite")
+        assert "Enter your password" in asked.text
+        assert "cannot be undone" not in asked.text
+        shown = admin.post(f"/console/people/{person_id}/invite", confirm_password=PASSWORD)
+        code = re.search(r"/console/invitation#([^<]+)</code>", shown.text)
+        assert code
+        assert nobody.sign_in("forgetful").status_code == 303
+        new = "another good password"
+        assert accept(nobody, {"code": unescape(code[1]), "password": new, "again": new}).status_code == 303
+        assert nobody.sign_in("forgetful").status_code == 401
+        assert nobody.sign_in("forgetful", new).status_code == 303
+        changes = admin.get(f"/console/people/{person_id}").text
+        assert "person.invited" in changes
+        assert "person.password_changed" in changes
+
+
+def accept(client: ConsoleClient, fields: dict[str, str], origin: str | None = None) -> httpx.Response:
+    return client.http.post("/console/invitation", data=fields, headers={"origin": origin or client.origin})
 
 
 def test_wrong_key_form_keeps_what_was_typed(server: ConsoleServer) -> None:
@@ -44,6 +92,7 @@ def test_nobody_gives_grants_that_they_do_not_have(server: ConsoleServer) -> Non
     with server.client("fleet") as fleet:
         refused = fleet.post("/console/keys/new", name="too much", role="viewer", scope="all")
         assert refused.status_code == 403
+        assert fleet.post("/console/people/new", email="x@example.com", role="viewer", scope="all").status_code == 403
         assert "you need the role admin in each of these scopes" in refused.text
         everyone = fleet.get("/console/people").text
         assert "admin@example.com</a>" not in everyone

@@ -2,16 +2,20 @@
 
 import re
 from dataclasses import replace
+from urllib.parse import urlencode
 
 import msgspec
 
+from restante.console.counts import Counts
 from restante.console.forms import Form
-from restante.console.live import EVENTS
+from restante.console.live import EVENTS, Live
 from restante.console.navigation import ROOT
 from restante.console.pages import ConsoleRequest, Hit, Needs, Pages, PageSet
 from restante.core.decoding import decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
+from restante.core.iso_time import parse_iso
 from restante.database.database import Database
+from restante.database.filtered_list import StateCounts
 from restante.database.paging import PageRequest
 from restante.events.publishing import client_status, errored_events, listing, token_check
 from restante.events.publishing.errored_events import Resolution
@@ -19,6 +23,7 @@ from restante.events.publishing.listing import STATUSES, EventDetail, EventFilte
 from restante.events.publishing.publish_requests import PUBLISHING, PublishBody, PublishRequest
 from restante.events.publishing.publishing import Publisher
 from restante.events.signing import event_keys
+from restante.events.signing.event_keys import EventKeyView
 from restante.events.signing.jws import ALGORITHMS
 from restante.events.signing.key_rotation import KeyRotation
 from restante.identity.grants import Area, Role
@@ -26,10 +31,12 @@ from restante.web.response import ApiResponse
 from restante.web.routes import Route
 
 PATH = "/events"
+EXPORT_PATH = "/admin/events/export"
 KEYS_PATH = "/event-keys"
 READ, OPERATE = Needs(Area.events), Needs(Area.events, Role.operator)
 ADMIN = Needs(Area.events, Role.admin)
 CLIENTS_MAX = 500
+CALENDAR_DAYS = 45
 JTI_CHARACTERS_MAX = 128
 ALL_SUBSCRIBERS = "*"
 _EVENT_EXAMPLE = '{\n  "urn:example:events:account-closed": {"reason": "moved"}\n}'
@@ -39,7 +46,8 @@ _FIELDS = ("recipient", "events", "sub", "txn")
 class EventPages(PageSet):
     needs = READ
 
-    def __init__(self, database: Database, rotation: KeyRotation) -> None:
+    def __init__(self, database: Database, rotation: KeyRotation, live: Live) -> None:
+        self._counts: Counts[StateCounts] = Counts(live, EVENTS)
         self._database = database
         self._rotation = rotation
 
@@ -59,9 +67,8 @@ class EventPages(PageSet):
 
     async def show_list(self, request: ConsoleRequest) -> ApiResponse:
         filters = _filters(request)
+        counted = replace(filters, status=None)
         page = await request.read(listing.list_page, filters, request.page(), request.allowed)
-        every_state = replace(filters, status=None)
-        counts = await request.count(lambda: listing.counting(every_state, request.allowed), ("status", "after"))
         return request.render(
             "events/list.html",
             section="events",
@@ -69,9 +76,15 @@ class EventPages(PageSet):
             topics=(EVENTS,),
             page=page,
             filters=filters,
-            counts=counts,
+            counts=await self._counts.get(
+                (counted, request.allowed.as_json()),
+                lambda: request.count(lambda: listing.counting(counted, request.allowed), ("status", "after")),
+            ),
             statuses=STATUSES,
             address=request.page_link,
+            values=dict(request.http.query_params),
+            export_path=f"{EXPORT_PATH}?{urlencode(_api_filter(filters))}",
+            bulk_path=_bulk_path(filters) if request.may(Area.events, Role.operator) else None,
             may_publish=request.may(Area.events, Role.operator),
         )
 
@@ -127,6 +140,7 @@ class EventPages(PageSet):
             title="Signing keys",
             topics=(EVENTS,),
             keys=await request.read(event_keys.list_views),
+            calendar_of=lambda key: _span(key, request.parts.rendering.now_ms()),
             algorithms=ALGORITHMS,
             may_administer=request.may(Area.events, Role.admin),
         )
@@ -176,7 +190,20 @@ def _filters(request: ConsoleRequest) -> EventFilter:
     status = request.query_text("status") or None
     if status is not None and status not in STATUSES:
         raise BadInput("status", f"one of {', '.join(STATUSES)}")
-    return EventFilter(request.query_text("client") or None, status, request.query_text("txn") or None)
+    given = {name: (request.query_text(name) or "").strip() or None for name in ("client", "txn", "err")}
+    return EventFilter(given["client"], status, given["txn"], err=given["err"])
+
+
+def _api_filter(filters: EventFilter) -> dict[str, str]:
+    """The filter as the parameters of the export."""
+    names = ("client_id", "status", "txn", "err")
+    return {name: value for name in names if (value := getattr(filters, name)) is not None}
+
+
+def _bulk_path(filters: EventFilter) -> str:
+    """The page that acts on all events that match. Each action chooses the state of the events by itself."""
+    given = [(f"filter.{name}", value) for name, value in _api_filter(filters).items() if name != "status"]
+    return f"{ROOT}/jobs/new?{urlencode([('target', 'events'), *given])}"
 
 
 def _body(form: Form) -> PublishBody:
@@ -184,6 +211,18 @@ def _body(form: Form) -> PublishBody:
     target = {"all_subscribers": True} if recipient == ALL_SUBSCRIBERS else {"client_id": recipient}
     optional = {name: text for name in ("sub", "txn") if (text := form.text(name, 2000).strip())}
     return decode_json(msgspec.json.encode({"events": form.json("events"), **target, **optional}), PublishBody)
+
+
+def _span(key: EventKeyView, now_ms: int) -> tuple[float, float, float]:
+    """When the key is published, when it signs, and until when it is published: as places of the calendar, which
+    shows CALENDAR_DAYS before and after today, from 0 to 1."""
+
+    def place(at: str) -> float:
+        share = (parse_iso(at, "time") - now_ms) / (CALENDAR_DAYS * 86_400_000)
+        return min(1.0, max(0.0, (share + 1) / 2))
+
+    end = key.withdrawn_at or key.published_until
+    return place(key.created_at), place(key.signs_from), 1.0 if end is None else place(end)
 
 
 def _short_type(event_type: str) -> str:

@@ -5,7 +5,7 @@ import msgspec
 from restante.console.live import UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import ConsoleRequest, Hit, Needs, Pages, PageSet
-from restante.console.views.device_reading import DeviceDetail, config_change, detail_of, find_device
+from restante.console.views.updates.device_reading import DeviceDetail, config_change, detail_of, find_device
 from restante.core.decoding import DIGITS
 from restante.core.errors import BadInput, RestanteError
 from restante.core.iso_time import iso_precise
@@ -16,18 +16,22 @@ from restante.identity.tags import check_tag
 from restante.updates.devices import devices
 from restante.updates.devices.devices import Device
 from restante.updates.devices.routes_signals import SignalRequest, send_signal
+from restante.updates.fleet import selection
+from restante.updates.fleet.device_filter import DeviceFilter
 from restante.updates.fleet.routes_delivery import remembered_of
 from restante.updates.fleet.routes_groups import change_tag
 from restante.updates.install import install_configs
 from restante.updates.install.install_configs import ConfigEdit
 from restante.updates.install.install_items import checked_installs
-from restante.updates.pki import assignments, authorities
+from restante.updates.pki import assignments, authorities, certificates
+from restante.updates.pki.certificates import FoundCertificate
 from restante.web.response import ApiResponse
 from restante.web.routes import Route
 
 PATH = "/devices"
 EXPIRING_DAYS = 30
 NOTE_CHARACTERS_MAX = 1000
+HITS_MAX = 10
 SCRIPT_CHARACTERS_MAX = 65536
 READ, OPERATE = Needs(Area.updates), Needs(Area.updates, Role.operator)
 
@@ -172,10 +176,19 @@ class DevicePages(PageSet):
     async def find(self, request: ConsoleRequest, text: str) -> list[Hit]:
         device_id = int(text) if DIGITS.fullmatch(text) and len(text) < 19 else None
         found = await request.read(find_device, device_id, text, request.allowed)
-        return [
+        hits = [
             Hit("Device", name_of(device), path_of(device.id), f"device {device.id}, {device.status}")
             for device in found
         ]
+        known = {hit.path for hit in hits}
+        named = await request.read(selection.page, DeviceFilter(name=text), None, HITS_MAX, request.allowed)
+        hits += [
+            Hit("Device", row.name or row.device_public_id, path_of(row.id), f"device {row.id}, {row.status}")
+            for row in named.items
+            if path_of(row.id) not in known
+        ]
+        certs = await request.read(certificates.find, text, HITS_MAX)
+        return hits + [_certificate_hit(each) for each in certs if each.user_id in request.allowed]
 
     async def _device(self, request: ConsoleRequest) -> Device:
         device = await request.read(devices.get, request.path_id("device_id"))
@@ -236,6 +249,16 @@ class DevicePages(PageSet):
             version=version,
             problem="" if problem is None else problem.message,
         )
+
+
+def _certificate_hit(found: FoundCertificate) -> Hit:
+    """A certificate is shown on the page of a device that has it."""
+    detail = f"certificate {found.id}, {found.status}"
+    if found.device_id is None:
+        path, detail = f"{ROOT}{PATH}?user_id={found.user_id}", f"{detail}, on no device"
+    else:
+        path = f"{path_of(found.device_id)}#certificates"
+    return Hit("Certificate", found.domain_name, path, detail)
 
 
 def name_of(device: Device) -> str:

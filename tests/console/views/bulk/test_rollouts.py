@@ -2,7 +2,7 @@
 
 import pytest
 
-from restante.console.views.rollouts import parse_waves, wave_text
+from restante.console.views.bulk.rollouts import parse_waves, wave_text
 from restante.core.errors import BadInput
 from restante.jobs.rollouts import rollouts
 from restante.updates.install import install_configs

@@ -16,7 +16,7 @@ from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Pages, PageSet
 from restante.console.schema_forms import fields_of, object_schema, value_of
 from restante.console.scopes import allowed_in
-from restante.console.views.rollouts import DEFAULT_WAVES, rollout_request
+from restante.console.views.bulk.rollouts import DEFAULT_WAVES, rollout_request
 from restante.core.decoding import decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
 from restante.database.connection import Connection, Row
@@ -39,8 +39,10 @@ FILTER, PARAMS = "filter.", "params."
 JOBS_NOTICED = 100
 SAMPLE_COLUMNS = 7
 # Actions that cannot be undone: the person gives the password again.
-FINAL_ACTIONS = frozenset([("devices", "revoke")])
-FINAL = "revoke all devices that match"
+FINAL_ACTIONS = {
+    ("devices", "revoke"): "revoke all devices that match",
+    ("events", "drop"): "drop all events that match",
+}
 # What the rows of a target are called.
 ROWS_OF = {"outbox": "outbox rows"}
 # Fields of the form that belong to one step of it.
@@ -117,8 +119,8 @@ class JobPages(PageSet):
         form = request.form
         try:
             wanted = self._job_request(request, form)
-            is_final = (wanted.action.target.name, wanted.action.name) in FINAL_ACTIONS
-            if form.text("step") == "run" and is_final and (asked := await request.ask_password(FINAL)) is not None:
+            final = FINAL_ACTIONS.get((wanted.action.target.name, wanted.action.name))
+            if form.text("step") == "run" and final and (asked := await request.ask_password(final)) is not None:
                 return asked
             if form.text("step") not in ("run", "rollout"):
                 return self._form(request, form, result=await request.read(jobs.dry_run, wanted))
@@ -199,10 +201,10 @@ class JobPages(PageSet):
             raise BadInput("action", "one of the actions of the page")
         target = action.target
         allowed = self._allowed(request, target.area)
-        given = value_of(object_schema(target.filter_type), form, FILTER)
+        given = value_of(object_schema(target.given_type), form, FILTER)
         if not given and form.text("all") != "true":
             raise BadInput("filter", "at least one field, or the box for everything that you may change")
-        filters = action.narrow(decode_json(msgspec.json.encode(given), target.filter_type))
+        filters = action.narrow(decode_json(msgspec.json.encode(given), target.given_type))
         raw = msgspec.Raw(msgspec.json.encode(value_of(object_schema(action.params_type), form, PARAMS)))
         return JobRequest(
             action=action,
@@ -247,7 +249,7 @@ class JobPages(PageSet):
             target=target.name,
             actions=[(each.name, _form_path(form, each.name), each is action) for each in actions],
             action=action.name if action else "",
-            filter_fields=fields_of(object_schema(target.filter_type), filters, wrong, FILTER),
+            filter_fields=fields_of(object_schema(target.given_type), filters, wrong, FILTER),
             param_fields=[] if action is None else fields_of(object_schema(action.params_type), params, wrong, PARAMS),
             given_filter={name: value for name, value in filters.items() if value.strip()},
             is_all=form.text("all") == "true",

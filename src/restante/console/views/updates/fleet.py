@@ -6,11 +6,12 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from restante.console.live import UPDATES
+from restante.console.counts import Counts
+from restante.console.live import UPDATES, Live
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Pages, PageSet
-from restante.console.views.devices import OPERATE, PATH, READ
-from restante.console.views.jobs import filter_query
+from restante.console.views.bulk.jobs import filter_query
+from restante.console.views.updates.devices import OPERATE, PATH, READ
 from restante.core.errors import BadInput, RestanteError
 from restante.database.paging import PageRequest
 from restante.delivery.device_presence import DevicePresence
@@ -18,7 +19,8 @@ from restante.identity.grants import Area, Role
 from restante.jobs.actions import JobActions
 from restante.updates.fleet import groups, selection
 from restante.updates.fleet.device_filter import CONFIG_STATES, FIELDS, DeviceFilter, parse_query
-from restante.updates.fleet.fleet_counts import Count, Counts, counted
+from restante.updates.fleet.fleet_counts import Count, counted
+from restante.updates.fleet.fleet_counts import Counts as FleetCounts
 from restante.updates.fleet.groups import Group
 from restante.updates.fleet.routes_fleet_list import with_last_poll
 from restante.web.response import ApiResponse
@@ -36,9 +38,10 @@ OTHER_PARAMETERS = ("after", "limit", "done")
 class FleetPages(PageSet):
     needs = READ
 
-    def __init__(self, presence: DevicePresence, actions: Callable[[], JobActions]) -> None:
+    def __init__(self, presence: DevicePresence, actions: Callable[[], JobActions], live: Live) -> None:
         self._presence = presence
         self._actions = actions
+        self._counts: Counts[tuple[Count, FleetCounts]] = Counts(live, UPDATES)
 
     def routes(self, pages: Pages) -> list[Route]:
         return [
@@ -99,9 +102,9 @@ class FleetPages(PageSet):
         after = request.query_text("after") if request.http.method == "GET" and wanted is not None else None
         page = await request.read(selection.page, shown, after, ROWS, request.allowed)
         base = msgspec.structs.replace(shown, status=None, overdue=None, config_version=None)
-        counts = await counted(request.parts.database, base, request.allowed)
         saved = await request.read(groups.list_page, PageRequest(GROUPS_SHOWN, 0), request.allowed)
-        found = (await counted(request.parts.database, shown, request.allowed)).total
+        both = await self._counts.get((shown, request.allowed.as_json()), lambda: _count_both(request, shown, base))
+        found, counts = (None, None) if both is None else both
         error = problem or wrong
         return request.render(
             "devices/list.html",
@@ -139,7 +142,10 @@ def address_of(fields: dict[str, str], **changed: Any) -> str:
     return f"{ROOT}{PATH}?{urlencode(query)}" if query else ROOT + PATH
 
 
-def count_text(count: Count) -> str:
+def count_text(count: Count | None) -> str:
+    """The count; an ellipsis if it is not known yet."""
+    if count is None:
+        return "…"
     digits = f"{count.value:,}".replace(",", "\u202f")
     return digits if count.is_exact else f"{digits}+"
 
@@ -151,21 +157,32 @@ def _filter_of(fields: dict[str, str]) -> tuple[DeviceFilter | None, RestanteErr
         return None, error
 
 
-def _chips(fields: dict[str, str], counts: Counts) -> list[tuple[str, str, bool, str]]:
+async def _count_both(request: ConsoleRequest, shown: DeviceFilter, base: DeviceFilter) -> tuple[Count, FleetCounts]:
+    database = request.parts.database
+    of_base = await counted(database, base, request.allowed)
+    return (await counted(database, shown, request.allowed)).total, of_base
+
+
+def _chips(fields: dict[str, str], counts: FleetCounts | None) -> list[tuple[str, str, bool, str]]:
     """The quick filters: text, address, whether it is on, how many devices."""
     own = {name: fields.get(name) for name in ("status", "overdue", "config_version")}
     none: dict[str, str | None] = {"status": None, "overdue": None, "config_version": None}
-    choices: list[tuple[str, dict[str, str | None], Count]] = [
-        ("All", {}, counts.total),
-        ("Active", {"status": "active"}, counts.status["active"]),
-        ("Overdue", {"overdue": "true"}, counts.overdue),
-        ("Config behind", {"config_version": "behind"}, counts.config["behind"]),
-        ("Config applied", {"config_version": "applied"}, counts.config["applied"]),
-        ("Config failed", {"config_version": "failed"}, counts.config["failed"]),
-        ("Revoked", {"status": "revoked"}, counts.status["revoked"]),
+    choices: list[tuple[str, dict[str, str | None], Callable[[FleetCounts], Count]]] = [
+        ("All", {}, lambda found: found.total),
+        ("Active", {"status": "active"}, lambda found: found.status["active"]),
+        ("Overdue", {"overdue": "true"}, lambda found: found.overdue),
+        ("Config behind", {"config_version": "behind"}, lambda found: found.config["behind"]),
+        ("Config applied", {"config_version": "applied"}, lambda found: found.config["applied"]),
+        ("Config failed", {"config_version": "failed"}, lambda found: found.config["failed"]),
+        ("Revoked", {"status": "revoked"}, lambda found: found.status["revoked"]),
     ]
     return [
-        (text, address_of(fields, **{**none, **choice}), own == {**none, **choice}, count_text(count))
+        (
+            text,
+            address_of(fields, **{**none, **choice}),
+            own == {**none, **choice},
+            count_text(None if counts is None else count(counts)),
+        )
         for text, choice, count in choices
     ]
 

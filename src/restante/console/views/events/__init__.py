@@ -1,0 +1,1 @@
+"""The pages of events: clients, events, signing keys."""

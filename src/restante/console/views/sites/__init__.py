@@ -1,0 +1,1 @@
+"""The pages of edge commands: sites and miners, commands and approvals."""

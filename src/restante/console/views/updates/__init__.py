@@ -1,0 +1,1 @@
+"""The pages of device updates: the fleet, a device, the outbox."""
