@@ -14,11 +14,12 @@ from typing import Any
 import redis
 import uvloop
 
-from bench import edge_data, other_queues
+from bench import edge_data
 from bench.commands import collect, server_command
 from bench.other_queues import (
     beanstalkd_pairs_per_second,
     pgqueuer_pairs_per_second,
+    plain_pairs_per_second,
     procrastinate_pairs_per_second,
     repeat,
 )
@@ -43,17 +44,14 @@ def over_http() -> list[dict[str, Any]]:
 
 def on_postgres() -> list[dict[str, Any]]:
     found: dict[str, dict[int, float]] = {}
-    # The queue that a user would write, if this tree has it.
-    plain = vars(other_queues).get("plain_pairs_per_second")
     with postgres_server(*DURABLE) as server:
         for width in WIDTHS:
             rates = {
                 "Restante on PostgreSQL": _restante_on(server, width),
                 "procrastinate": asyncio.run(procrastinate_pairs_per_second(server.create(), width)),
                 "pgqueuer": asyncio.run(pgqueuer_pairs_per_second(server.create(), width)),
+                "SKIP LOCKED in psycopg": asyncio.run(plain_pairs_per_second(server.create(), width)),
             }
-            if plain is not None:
-                rates["SKIP LOCKED in psycopg"] = asyncio.run(plain(server.create(), width))
             for name, rate in rates.items():
                 found.setdefault(name, {})[width] = rate
     durability = {"Restante on PostgreSQL": f"{FLUSHED}; with an audit trail and rate limits"}

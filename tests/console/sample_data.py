@@ -89,6 +89,8 @@ def add_sample(server: ConsoleServer, device_count: int = 40) -> Sample:
             "settings": "/console/settings",
             "doctor": "/console/settings/doctor",
             "missing": "/console/no-such-page",
+            "portal": "/developer",
+            "portal-client": "/developer/client",
         }
     )
 

@@ -76,7 +76,7 @@ def respond_before_commit_of(crash: CrashPoint, owner: object, name: str) -> Non
                 work.fail(error)
         if is_affected:
             # Leave time for the response to reach the client, also on a busy machine.
-            time.sleep(2.0 if crash.is_next else 0.05)
+            time.sleep(5.0 if crash.is_next else 0.05)
             crash.pass_by()
         self._publish(conn.commit())
 

@@ -17,6 +17,7 @@ from hypothesis.stateful import Bundle, invariant, rule
 from restante.core.backoff import Backoff
 from restante.core.cursor import START, Position
 from restante.core.errors import CursorExpired
+from restante.core.iso_time import iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import Query
@@ -371,7 +372,15 @@ class Delivery(DatabaseMachine):
     def outbox_equals_the_model(self) -> None:
         found = self.database.read_now(outbox.list_rows, None, None, 1000)
         assert [_as_model(row) for row in reversed(found)] == [
-            (row.id, row.device, row.status, row.attempts, row.next_attempt_at, row.claimed_by, row.lock_expires_at)
+            (
+                row.id,
+                row.device,
+                row.status,
+                row.attempts,
+                iso_precise(row.next_attempt_at),
+                row.claimed_by,
+                iso_precise(row.lock_expires_at),
+            )
             for row in self.rows.values()
         ]
 

@@ -31,7 +31,7 @@ TABLE = {
     "copy": LazyCommand("server.copy:copy_database", "Copy an embedded database into PostgreSQL, and compare."),
     "backup": LazyCommand("server.backup:backup", "Make a backup while the server runs, and check it."),
     "restore": LazyCommand("server.backup:restore", "Check a backup, and restore it."),
-    "keys": LazyCommand("server.keys:app", "The keys that sign device access tokens, in the data folder."),
+    "keys": LazyCommand("server.keys:app", "The keys that sign device access tokens, and the master key."),
     "migrate": LazyCommand("server.migrations:app", "The migrations of the database schema."),
     "login": LazyCommand("remote.sign_in:login", "Sign in to a server."),
     "logout": LazyCommand("remote.sign_in:logout", "Sign out of a server."),

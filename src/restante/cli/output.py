@@ -93,7 +93,9 @@ def print_counts(counts: Mapping[str, Any], *, as_json: bool) -> None:
 def _count_lines(counts: Mapping[str, Any], prefix: str) -> list[tuple[str, object]]:
     lines: list[tuple[str, object]] = []
     for name, value in counts.items():
-        if "is_exact" in value:
+        if not isinstance(value, Mapping):
+            lines.append((name.replace("_", " "), value))
+        elif "is_exact" in value:
             lines.append((prefix + name, value["value"] if value["is_exact"] else f"{value['value']} or more"))
         else:
             lines += _count_lines(value, "" if name == "states" else f"{name} ")

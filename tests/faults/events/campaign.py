@@ -6,6 +6,7 @@ transaction. At the end every client acknowledges all events until nothing is le
 
 import random
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,12 +22,16 @@ from tests.faults.campaigns import join_threads
 from tests.faults.deployments import Deployment, SingleServer
 from tests.faults.events.checker import Verdict, check
 from tests.faults.events.polling_client import EventClient
-from tests.faults.events.records import FinalEvent, Published, Record
+from tests.faults.events.records import AckSent, FinalEvent, Published, Record
 from tests.faults.kill_campaign import KillCampaign, KillReport, drain, wait_for_response
 from tests.faults.kill_schedule import KillPlan
 from tests.faults.server_process import ServerProcess
 
 DRAIN_SECONDS = 20.0
+# What a planted bug needs to show: verdicts that the server has answered, and error reports among them.
+EFFECTS_SECONDS = 60.0
+ANSWERED_MIN = 100
+ERRORS_MIN = 10
 FLAGS = ("--events-poll-rate-per-second", "100000", "--events-poll-burst", "1000000", "--log-level", "warning")
 
 _FINAL = Query(
@@ -86,6 +91,17 @@ class EventsCampaign(KillCampaign[Plan, Report]):
     def _wait_until_served(self, server: ServerProcess) -> None:
         request = {"returnImmediately": True}
         wait_for_response(server, self._watcher.token, lambda client: client.request("POST", "/events", request))
+
+    def _wait_for_effects_of_bug(self) -> None:
+        """Wait until the server has responded to acknowledgements and error reports of the clients, however slowly."""
+        deadline = time.monotonic() + EFFECTS_SECONDS
+        while True:
+            answered = [each for each in self._records if isinstance(each, AckSent) and each.has_response]
+            errors = sum(each.is_error for each in answered)
+            if len(answered) >= ANSWERED_MIN and errors >= ERRORS_MIN:
+                return
+            assert time.monotonic() < deadline, f"{len(answered)} verdicts of clients were answered, {errors} errors"
+            time.sleep(0.05)
 
     def _report(self, recovery_seconds: list[float]) -> Report:
         self._stop.set()

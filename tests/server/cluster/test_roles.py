@@ -34,7 +34,9 @@ def test_process_runs_only_the_services_of_its_roles(tmp_path: Path) -> None:
     server = LiveServer(tmp_path, roles=RoleNames(["recovery"]))
     try:
         names = {service.name for service in server.node.services()}
-        assert names == {"lease recovery", "audit heads", "master key", "catching up", "deadlines", "clock"}
+        assert names == {"lease recovery", "audit heads", "master key", "catching up", "deadlines", "clock"} | {
+            "console rates"
+        }
     finally:
         server.close()
 

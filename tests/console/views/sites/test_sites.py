@@ -45,7 +45,8 @@ def test_times_in_the_timeline_of_a_command_are_readable(server: ConsoleServer) 
         ack = {"status": "failed", "result_code": "MINER_UNREACHABLE", "nonce": polled[made["command_id"]]["nonce"]}
         assert collector.post(f"/commands/{made['command_id']}/ack", json=ack).status_code == 200
         page = client.get(f"/console/commands/{made['command_id']}").text
-    assert re.search(r"next attempt at 20\d\d-\d\d-\d\dT", page)
+    timeline = page[page.index('id="command-life"') :]
+    assert not re.search(r"\b1[0-9]{12}\b", timeline)
 
 
 def test_measurements_of_a_collector_are_shown_with_their_units(server: ConsoleServer) -> None:
