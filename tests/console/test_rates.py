@@ -86,6 +86,10 @@ async def test_backlog_is_read_from_the_database_while_a_page_is_open_and_is_not
     await server.rates.sample()
     assert server.rates.values(chart("queue"), [node({"queue": [5.0]})], NOW) == [12.0]
     assert "queue" not in server.rates.shared()
+    server.live.close()
+    assert [each async for each in stream] == []
+    await server.rates.sample()
+    assert server.rates.values(chart("queue"), [], NOW) == [], "an old value is not shown as that of now"
 
 
 def test_span_of_a_calendar_has_a_text_for_people_who_do_not_see_it() -> None:

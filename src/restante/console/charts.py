@@ -34,6 +34,9 @@ class History:
             self._values_of(name).append(max(0.0, count - before) / SECONDS_PER_PLACE)
             self._last_counts[name] = count
 
+    def forget(self, name: str) -> None:
+        self._series.pop(name, None)
+
     def values(self, name: str) -> list[float]:
         return list(self._series.get(name, ()))
 

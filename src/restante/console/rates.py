@@ -88,6 +88,10 @@ class Rates:
             if chart.is_gauge and (is_watched or not chart.is_backlog)
         }
         self.history.add(counters, gauges)
+        for chart in CHARTS:
+            if chart.is_backlog and not is_watched:
+                # A value of the time when the last page was open would pass for that of now.
+                self.history.forget(chart.key)
 
     def shared(self) -> dict[str, list[float]]:
         """What other nodes add to their charts: the last values of all rates of this one."""

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from typing import Annotated, Any, Callable, Optional
 
 from msgspec import Meta
 
-from restante_client.agent import times
 from restante_client.agent.collector.drivers import MinerError, NotSupported, Reading
 from restante_client.agent.collector.inventory import Miner
 from restante_client.agent.config import Section
@@ -97,7 +97,7 @@ class SafetyOverride:
 
     def _add_event(self, miner: Miner, reading: Reading, reason: str) -> None:
         # With microseconds: the server takes two events of the same time for one.
-        ts = times.now()
+        ts = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         event = {"miner_id": miner.id, "action": ACTION, "ts": ts, "reason": reason, "temp_max": reading.temp_max}
         self._report([{**event, "snapshot_json": reading.measurements()}])
 
