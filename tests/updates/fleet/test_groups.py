@@ -137,6 +137,16 @@ async def test_group_that_is_changed_and_deleted_at_once_is_gone(fleet_api: Flee
     assert (found.count("group.changed"), found.count("group.deleted")) == (statuses.count(200), 1)
 
 
+async def test_name_and_filter_that_are_changed_at_once_are_both_changed(fleet_api: FleetApi) -> None:
+    group = await create(fleet_api, "pilots", filter={"tag": "x"})
+    path = f"{GROUPS}/{group['id']}"
+    bodies: list[dict[str, object]] = [{"filter": {"tag": "y"}}, {"name": "others"}]
+    answers = await asyncio.gather(*(fleet_api.call("PUT", path, body) for body in bodies))
+    assert [answer.status_code for answer in answers] == [200, 200]
+    found = await fleet_api.get(path)
+    assert (found["name"], found["filter"]) == ("others", {"tag": "y"})
+
+
 async def test_operators_at_once_add_a_tag_once_and_never_too_many(fleet_api: FleetApi, fleet: DescribedFleet) -> None:
     device = fleet.add("kiosk")
     path = fleet_api.device_path(device) + "/tags/"

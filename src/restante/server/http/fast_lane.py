@@ -120,11 +120,12 @@ class FastLaneState:
         if request is None or request[1] or not request[0].is_read_only:
             return False
         handler, query, headers, connection.closes = request
-        if not handler(query, headers, connection):
-            return False
-        if not connection.is_deferred:
-            self.fast_requests += 1
-        return True
+        # Counted before the response is sent; a deferred request is counted when the handler accepts it.
+        self.fast_requests += 1
+        is_taken = handler(query, headers, connection)
+        if not is_taken or connection.is_deferred:
+            self.fast_requests -= 1
+        return is_taken
 
     def refuse_at_once(self) -> bytes:
         """The response to a connection that is refused."""
@@ -226,8 +227,8 @@ class FastLaneProtocol(BoundedHttpProtocol):
             else:
                 response = shared.templates.respond_from_memory(data, date_line)
             if response is not None:
-                self.transport.write(response[0])
                 shared.fast_requests += 1
+                self.transport.write(response[0])
                 if response[1]:
                     self._close_after_response()
                 else:
@@ -412,14 +413,17 @@ class FastLaneProtocol(BoundedHttpProtocol):
         handler, query, headers, self._closes = request
         self._is_awaiting_response = True
         self.due = NEVER
-        if handler(query, headers, self):
-            if self._is_deferred:
-                self._deferred_request = data
-            else:
-                shared.fast_requests += 1
+        # Counted before the response is sent; a deferred request is counted when the handler accepts it.
+        shared.fast_requests += 1
+        is_taken = handler(query, headers, self)
+        if is_taken and not self._is_deferred:
             return True
-        self._is_awaiting_response = self._closes = False
-        return False
+        shared.fast_requests -= 1
+        if is_taken:
+            self._deferred_request = data
+        else:
+            self._is_awaiting_response = self._closes = False
+        return is_taken
 
     def _buffer(self, data: bytes) -> None:
         self._pipelined += data

@@ -64,12 +64,10 @@ def update(
     conn: Connection, group_id: int, name: str | None, saved: DeviceFilter | None, actor: str, users: AllowedIds
 ) -> Group:
     """Change the name, the filter or both."""
-    known = get(conn, group_id, users)
+    known = _locked(conn, group_id, users)
     name, saved = name or known.name, known.filter if saved is None else saved
     _check(name, saved)
-    owner = known.user_id or FLEET
-    conn.lock("groups", owner)
-    other = conn.one(SQL.group_named, user_id=owner, name=name)
+    other = conn.one(SQL.group_named, user_id=known.user_id or FLEET, name=name)
     if other is not None and other["id"] != group_id:
         raise Conflict(f"there is a group {name!r} already")
     row = conn.one(
@@ -81,9 +79,15 @@ def update(
 
 
 def delete(conn: Connection, group_id: int, actor: str, users: AllowedIds) -> None:
-    group = get(conn, group_id, users)
+    group = _locked(conn, group_id, users)
     conn.run(SQL.delete_group, group_id=group_id)
     _record(conn, actor, "group.deleted", group)
+
+
+def _locked(conn: Connection, group_id: int, users: AllowedIds) -> Group:
+    """The group as it is when no other operator changes it any more."""
+    conn.lock("groups", get(conn, group_id, users).user_id or FLEET)
+    return get(conn, group_id, users)
 
 
 def get(conn: Connection, group_id: int, users: AllowedIds = ALL_IDS) -> Group:
