@@ -22,7 +22,7 @@ ROUNDS = 3
 CONNECTIONS = 64
 # Devices that call at the same time after the restart, and the most connections of the server then.
 CALLERS = 2000
-CONNECTIONS_MAX = 256
+CONNECTIONS_MAX = 1000
 RESTART_SECONDS_MAX = 60
 
 

@@ -26,6 +26,7 @@ class Fleet:
         self._waiting = deque(tokens)
         self._left = len(tokens)
         self._places = min(places, len(tokens))
+        self._taken = 0
         self.new_connections = new_connections
         self.waits: list[float] = []
         self.retry_after: Counter[int] = Counter()
@@ -79,17 +80,17 @@ class Fleet:
 
     def connection_ended(self) -> None:
         """Gives the place to the next device."""
+        self._taken -= 1
         if self._waiting:
             self._connect()
-        else:
-            self._places -= 1
 
     def _retry(self, token: bytes) -> None:
         self._waiting.append(token)
-        self._places += 1
-        self._connect()
+        if self._taken < self._places:
+            self._connect()
 
     def _connect(self) -> None:
+        self._taken += 1
         self._loop.create_task(self._open())
 
     async def _open(self) -> None:
@@ -97,6 +98,7 @@ class Fleet:
             await self._loop.create_connection(lambda: _Device(self), "127.0.0.1", self._port)
         except OSError:
             self.not_connected += 1
+            self._taken -= 1
             self._loop.call_later(RETRY_SECONDS, self._connect)
 
 
