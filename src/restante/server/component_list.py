@@ -18,6 +18,7 @@ from restante.web.component import Component, EventHandler, MessageCompleter, Me
 
 log = structlog.get_logger()
 
+CATCH_UP_RETRY_SECONDS = 1.0
 # Nine seconds in all.
 START_RETRY = Backoff(base_seconds=0.05, max_seconds=1.0, attempts_max=13)
 
@@ -109,6 +110,10 @@ class ComponentList:
             try:
                 for component in self._components:
                     await component.catch_up()
+            except DatabaseUnavailable as error:
+                log.warning("catching up waits for the database", error=str(error))
+                self._catch_up_due.wake()
+                await asyncio.sleep(CATCH_UP_RETRY_SECONDS)
             except Exception:
                 # The service is restarted, and must not wait for the next change.
                 self._catch_up_due.wake()

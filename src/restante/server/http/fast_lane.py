@@ -120,8 +120,7 @@ class FastLaneState:
         if request is None or request[1] or not request[0].is_read_only:
             return False
         handler, query, headers, connection.closes = request
-        # Counted before the response is sent; a deferred request is counted when the handler accepts it.
-        self.fast_requests += 1
+        self.fast_requests += 1  # before the response is sent; a deferred request counts when it is accepted
         is_taken = handler(query, headers, connection)
         if not is_taken or connection.is_deferred:
             self.fast_requests -= 1
@@ -413,8 +412,7 @@ class FastLaneProtocol(BoundedHttpProtocol):
         handler, query, headers, self._closes = request
         self._is_awaiting_response = True
         self.due = NEVER
-        # Counted before the response is sent; a deferred request is counted when the handler accepts it.
-        shared.fast_requests += 1
+        shared.fast_requests += 1  # before the response is sent; a deferred request counts when it is accepted
         is_taken = handler(query, headers, self)
         if is_taken and not self._is_deferred:
             return True
