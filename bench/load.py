@@ -98,7 +98,7 @@ def nginx_process(folder: Path, body: str | None = None, tls: str = "") -> Itera
         http {{
           access_log off; keepalive_requests 100000000; server_tokens off;
           server {{
-            listen 127.0.0.1:{port} backlog=4096{" ssl" if tls else ""}; {tls}
+            listen 127.0.0.1:{port} backlog=4096 deferred{" ssl" if tls else ""}; {tls}
             location / {{
               add_header ETag 0-0; add_header Cache-Control no-store; add_header X-Poll-Interval 297;
               {response}

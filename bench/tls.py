@@ -161,8 +161,8 @@ def terminator(folder: Path, upstream: int, certificate: Path, key: Path) -> Ite
     site = DEPLOYED.read_text()
     for old, new in (
         ("server 127.0.0.1:8080;", f"server 127.0.0.1:{upstream};"),
-        ("listen 443 ssl backlog=4096;", f"listen 127.0.0.1:{port} ssl backlog=4096;"),
-        ("listen [::]:443 ssl backlog=4096;", ""),
+        ("listen 443 ssl backlog=4096 deferred;", f"listen 127.0.0.1:{port} ssl backlog=4096 deferred;"),
+        ("listen [::]:443 ssl backlog=4096 deferred;", ""),
         ("/etc/restante/tls/certificate.pem", str(certificate)),
         ("/etc/restante/tls/key.pem", str(key)),
         ("/etc/restante/tls/tickets.key", str(tickets)),

@@ -99,7 +99,7 @@ def nchan(folder: Path, tokens: Sequence[str]) -> Iterator[PollServer]:
         http {{
           access_log off; keepalive_requests 100000000; server_tokens off; nchan_shared_memory_size 256M;
           server {{
-            listen 127.0.0.1:{port} backlog=4096;
+            listen 127.0.0.1:{port} backlog=4096 deferred;
             location ~ ^/poll/(\\w+)$ {{ nchan_subscriber intervalpoll; nchan_channel_id $1; }}
             location ~ ^/wait/(\\w+)$ {{ nchan_subscriber longpoll; nchan_channel_id $1; }}
             location ~ ^/publish/(\\w+)$ {{ nchan_publisher; nchan_channel_id $1; nchan_message_timeout 1h; }}

@@ -64,8 +64,8 @@ def start(folder: Path, port: int, upstream_port: int) -> "subprocess.Popen[byte
     site = DEPLOYED.read_text(encoding="utf-8")
     for old, new in (
         ("127.0.0.1:8080;", f"127.0.0.1:{upstream_port};"),
-        ("listen 443 ssl backlog=4096;", f"listen 127.0.0.1:{port} ssl;"),
-        ("listen [::]:443 ssl backlog=4096;", ""),
+        ("listen 443 ssl backlog=4096 deferred;", f"listen 127.0.0.1:{port} ssl;"),
+        ("listen [::]:443 ssl backlog=4096 deferred;", ""),
         ("/etc/restante/tls/certificate.pem", str(pki().server.certificate)),
         ("/etc/restante/tls/key.pem", str(pki().server.key)),
         ("/etc/restante/tls/", f"{folder}/"),

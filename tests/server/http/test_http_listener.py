@@ -1,5 +1,6 @@
 """New connections: answered before a protocol exists, or handed over to one."""
 
+import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -178,6 +179,15 @@ def test_bytes_read_early_come_before_all_others(server: DeviceServer) -> None:
             for part in (raw[:cut], raw[cut:], OTHER, raw):
                 wire.send(part)
         assert [[wire.response().status for _ in range(3)] for wire in wires] == [[204, 200, 204]] * 20
+
+
+def test_kernel_keeps_new_connections_until_their_first_bytes_arrive(server: DeviceServer) -> None:
+    (listening,) = getattr(server.live_server.listening_server, "_sockets")  # noqa: B009
+    assert listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT) > 0
+    with server.live_server.connect() as wire:
+        # Not for ever: a silent client is counted, and gets a deadline.
+        server.live_server.wait_until(lambda: server.node.lane.limits.admitted == 1)
+        assert wire.request(idle(server)).status == 204
 
 
 def test_connection_without_a_request_is_handed_over(server: DeviceServer) -> None:

@@ -21,7 +21,7 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 from restante.server.http.connection_limits import AddressKey, Verdict
-from restante.server.http.listener import CountedProtocol, Listener
+from restante.server.http.listener import CountedProtocol, Listener, PlainSocket, whole_socket
 from restante.server.http.new_connection import UNWATCHED, AnswersAtOnce, NewConnection
 from restante.server.http.tls_session import TlsSession
 from restante.server.http.tls_transport import TlsTransport
@@ -92,7 +92,7 @@ class HttpListener(Listener[AdoptingProtocol]):
             await self._all_served
         await super().wait_closed()
 
-    def _start(self, connection: socket.socket, address: str) -> None:
+    def _start(self, connection: PlainSocket, address: str) -> None:
         key = self._limits.key_of(address)
         verdict = self._limits.enter(key, connection.fileno())
         tls = None
@@ -201,11 +201,10 @@ class HttpListener(Listener[AdoptingProtocol]):
         self.forget(connection)
         protocol = self._make_protocol()
         protocol.adopt(connection.key, connection.verdict, data, response)
-        connection.socket.setblocking(False)
         outer: Any = protocol
         if connection.tls is not None:
             outer = TlsTransport(self._loop, connection.tls, protocol, self._handshake_seconds, connection.unsent)
-        self._run(self._connect(connection.socket, protocol, outer))
+        self._run(self._connect(whole_socket(connection.socket), protocol, outer))
 
     async def _connect(self, connection: socket.socket, protocol: AdoptingProtocol, outer: asyncio.Protocol) -> None:
         is_made = False

@@ -18,8 +18,13 @@ from typing import Any, Generic, Protocol, TypeVar
 from restante.server.http.connection_limits import Verdict
 
 ACCEPTED_AT_ONCE = 64
+# The type below Python's `socket.socket`: made without looking up names of numbers, which takes 1.4 µs longer.
+PlainSocket = socket.SocketType
+# The kernel keeps a new connection until its first bytes are there, for about so long.
+DEFER_SECONDS = 1
 # After a failure for want of descriptors or memory, to leave the event loop time for other work.
 PAUSE_SECONDS = 0.1
+_STREAM = int(socket.SOCK_STREAM)
 _OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -38,11 +43,13 @@ class Listener(ABC, Generic[P]):
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, make_protocol: Callable[[], P]) -> None:
         self._loop = loop
         self._socket = sock
+        self._family = int(sock.family)
         self._make_protocol = make_protocol
         self._tasks: set[asyncio.Task[None]] = set()
         self._spare: int | None = None
         self._is_closed = False
         sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFER_SECONDS)
         self._open_spare()
         loop.add_reader(sock.fileno(), self._accept_ready)
 
@@ -59,7 +66,7 @@ class Listener(ABC, Generic[P]):
             task.cancel()
 
     @abstractmethod
-    def _start(self, connection: socket.socket, address: str) -> None:
+    def _start(self, connection: PlainSocket, address: str) -> None:
         """Begin to serve an accepted connection, or close it."""
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
@@ -71,7 +78,7 @@ class Listener(ABC, Generic[P]):
     def _accept_ready(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                connection, address = self._socket.accept()
+                descriptor, address = self._socket._accept()  # type: ignore[attr-defined]
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -79,7 +86,7 @@ class Listener(ABC, Generic[P]):
                     raise
                 self._close_one_unanswered()
                 return
-            self._start(connection, address[0])
+            self._start(PlainSocket(self._family, _STREAM, 0, descriptor), address[0])
 
     def _close_one_unanswered(self) -> None:
         self._make_protocol().count_unaccepted()
@@ -102,3 +109,10 @@ class Listener(ABC, Generic[P]):
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
+
+
+def whole_socket(connection: PlainSocket) -> socket.socket:
+    """The connection as the event loop takes it: not blocking."""
+    whole = socket.socket(connection.family, connection.type, connection.proto, connection.detach())
+    whole.setblocking(False)
+    return whole

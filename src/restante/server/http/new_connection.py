@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from restante.server.http.bounded_protocol import response_bytes
 from restante.server.http.connection_limits import AddressKey, ConnectionLimits, Verdict
+from restante.server.http.listener import PlainSocket
 from restante.server.http.request_templates import FastResponse, closing
 from restante.server.http.tls_session import TlsSession
 from restante.web.client_cert import ClientCertificates
@@ -84,7 +85,7 @@ class NewConnection:
         self,
         listener: HandsOver,
         shared: AnswersAtOnce,
-        sock: socket.socket,
+        sock: PlainSocket,
         address: str,
         key: AddressKey | None,
         verdict: Verdict,
@@ -137,8 +138,10 @@ class NewConnection:
             self.tls.close()
             response = self.tls.take()
         # The buffer of a new connection holds far more than a response. The client may have disconnected.
-        with suppress(OSError):
+        try:  # noqa: SIM105, `suppress` takes longer
             self.socket.send(response, flags)
+        except OSError:
+            pass
         self.end()
 
     def refuse(self) -> None:
