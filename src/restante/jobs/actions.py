@@ -24,7 +24,7 @@ from restante.identity.grants import AllowedIds, Area
 F = TypeVar("F", bound=msgspec.Struct)
 P = TypeVar("P", bound=msgspec.Struct)
 
-BATCH_ITEMS = 200
+BATCH_ITEMS = 500
 ERROR_CHARACTERS_MAX = 500
 
 ItemState = Literal["done", "failed", "skipped"]

@@ -111,7 +111,12 @@ def enqueue(conn: Connection, device_id: int, signal: Signal) -> None:
 
 def enqueue_all(conn: Connection, signals: Mapping[int, Signal]) -> None:
     """Add a signal for each device, in this order."""
-    rows = [(device_id, signal.type, signal.payload(), conn.now_ms) for device_id, signal in signals.items()]
+    rows, encoded, payload = [], None, ""
+    for device_id, signal in signals.items():
+        # Mostly one signal for all devices: it is encoded once.
+        if signal is not encoded:
+            encoded, payload = signal, signal.payload()
+        rows.append((device_id, signal.type, payload, conn.now_ms))
     if rows:
         conn.run_rows(SQL.enqueue, rows)
         conn.add_commit_event(Enqueued())

@@ -66,8 +66,9 @@ class _DeviceAction(JobAction[Any]):
             return ItemResult(device_id, state, row["device_public_id"], error=reason)  # type: ignore[arg-type]
 
         result = run_each(ids, run)
+        params = msgspec.to_builtins(batch.params)
         done = [
-            {"job_id": batch.job_id, "device_id": each.item, **msgspec.to_builtins(batch.params)}
+            {"job_id": batch.job_id, "device_id": each.item, **params}
             for each in result.results
             if each.state == "done"
         ]
