@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import greenstalk
 import procrastinate
 import psycopg
+import uvloop
 from pgqueuer.db import PsycopgDriver
 from pgqueuer.models import QueueEntrypoint, QueueManagerId
 from pgqueuer.ports.repository import EntrypointExecutionParameter
@@ -28,6 +29,7 @@ from pgqueuer.queries import Queries
 from procrastinate import jobs
 
 from bench.processes import free_port
+from tests.services.postgres import PostgresServer
 
 SECONDS = 4.0
 # More than any queue completes in that time.
@@ -36,6 +38,8 @@ CHUNK = 1000
 BEANSTALKD_JOBS = 2000
 
 Pair = Callable[[], Awaitable[bool]]
+# The pairs per second of so many workers, on the database with this URL.
+Measure = Callable[[str, int], Coroutine[Any, Any, float]]
 
 
 async def repeat(workers: list[Pair], seconds: float = SECONDS) -> float:
@@ -53,6 +57,11 @@ async def repeat(workers: list[Pair], seconds: float = SECONDS) -> float:
     started = time.perf_counter()
     done = await asyncio.gather(*(work(pair) for pair in workers))
     return sum(done) / (time.perf_counter() - started)
+
+
+def best_of_loops(measure: Measure, server: PostgresServer, width: int) -> float:
+    """The better rate of two: with the event loop of Python, and with uvloop, which Restante's server uses."""
+    return max(run(measure(server.create(), width)) for run in (asyncio.run, uvloop.run))
 
 
 async def _vacuum(url: str) -> None:

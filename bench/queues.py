@@ -1,7 +1,6 @@
 """Leases on PostgreSQL: commands leased and acknowledged, compared with other queues on the same server; and beside a
 long-running transaction, which keeps the server from removing dead rows."""
 
-import asyncio
 import statistics
 import time
 from collections.abc import Iterator
@@ -9,10 +8,12 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import psycopg
+import uvloop
 
 from bench.other_queues import (
     Pair,
     beanstalkd_pairs_per_second,
+    best_of_loops,
     pgqueuer_pairs_per_second,
     plain_pairs_per_second,
     procrastinate_pairs_per_second,
@@ -110,7 +111,7 @@ class RestanteQueue:
 
 def _restante_pairs_per_second(server: PostgresServer, width: int, site_count: int) -> float:
     with closing(RestanteQueue(server.create(), width, site_count)) as queue:
-        return asyncio.run(repeat(queue.workers()))
+        return uvloop.run(repeat(queue.workers()))
 
 
 def leases() -> dict[str, float]:
@@ -123,14 +124,14 @@ def leases() -> dict[str, float]:
                 "one site": _restante_pairs_per_second(server, width, 1),
             }
             others = {
-                "procrastinate": asyncio.run(procrastinate_pairs_per_second(server.create(), width)),
-                "pgqueuer": asyncio.run(pgqueuer_pairs_per_second(server.create(), width)),
+                "procrastinate": best_of_loops(procrastinate_pairs_per_second, server, width),
+                "pgqueuer": best_of_loops(pgqueuer_pairs_per_second, server, width),
             }
             for name, rate in rates.items():
                 figures[f"{width:>2} workers: restante, {name}, pairs/s"] = rate
             for name, rate in others.items():
                 figures[f"{width:>2} workers: {name}, pairs/s"] = rate
-            plain = asyncio.run(plain_pairs_per_second(server.create(), width))
+            plain = best_of_loops(plain_pairs_per_second, server, width)
             figures[f"{width:>2} workers: plain SKIP LOCKED in psycopg, pairs/s"] = plain
             figures[f"{width:>2} workers: beanstalkd, flushing, pairs/s"] = beanstalkd_pairs_per_second(width)
             figures[f"{width:>2} workers: ours at worst, to the better queue"] = min(rates.values()) / max(
@@ -162,7 +163,7 @@ def beside_an_open_transaction() -> dict[str, float]:
 def _claims(queue: RestanteQueue, seconds: float) -> tuple[float, float]:
     """The 99th percentile of claims in milliseconds, and the pairs per second."""
     queue.claim_seconds.clear()
-    rate = asyncio.run(repeat(queue.workers(), seconds))
+    rate = uvloop.run(repeat(queue.workers(), seconds))
     return statistics.quantiles(queue.claim_seconds, n=100)[98] * 1000, rate
 
 

@@ -18,6 +18,7 @@ from bench import edge_data
 from bench.commands import collect, server_command
 from bench.other_queues import (
     beanstalkd_pairs_per_second,
+    best_of_loops,
     pgqueuer_pairs_per_second,
     plain_pairs_per_second,
     procrastinate_pairs_per_second,
@@ -48,9 +49,9 @@ def on_postgres() -> list[dict[str, Any]]:
         for width in WIDTHS:
             rates = {
                 "Restante on PostgreSQL": _restante_on(server, width),
-                "procrastinate": asyncio.run(procrastinate_pairs_per_second(server.create(), width)),
-                "pgqueuer": asyncio.run(pgqueuer_pairs_per_second(server.create(), width)),
-                "SKIP LOCKED in psycopg": asyncio.run(plain_pairs_per_second(server.create(), width)),
+                "procrastinate": best_of_loops(procrastinate_pairs_per_second, server, width),
+                "pgqueuer": best_of_loops(pgqueuer_pairs_per_second, server, width),
+                "SKIP LOCKED in psycopg": best_of_loops(plain_pairs_per_second, server, width),
             }
             for name, rate in rates.items():
                 found.setdefault(name, {})[width] = rate
@@ -67,7 +68,7 @@ def with_beanstalkd() -> list[dict[str, Any]]:
 
 def _restante_on(server: PostgresServer, width: int) -> float:
     with closing(RestanteQueue(server.create(), width, width)) as queue:
-        return asyncio.run(repeat(queue.workers()))
+        return uvloop.run(repeat(queue.workers()))
 
 
 def _restante() -> dict[int, float]:

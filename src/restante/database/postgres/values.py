@@ -32,24 +32,27 @@ Types = tuple[int, ...]
 
 def encode_values(values: Sequence[Any]) -> tuple[list[bytes | None], Types]:
     """The values as bytes, and the type of each. Raises DataError, as the driver would."""
-    encode_values: list[bytes | None] = []
+    encoded: list[bytes | None] = []
     types: list[int] = []
-    for value in values:
-        kind = type(value)
-        if kind is str:
-            encode_values.append(_encode_text(value))
-            types.append(_UNTYPED)
-        elif kind is int:
-            encode_values.append(_encode_int(value))
-            types.append(_INT8)
-        elif value is None:
-            encode_values.append(None)
-            types.append(_UNTYPED)
-        else:
-            data, type_oid = _encode_other(value)
-            encode_values.append(data)
-            types.append(type_oid)
-    return encode_values, tuple(types)
+    try:
+        for value in values:
+            kind = type(value)
+            if kind is str:
+                encoded.append(_encode_text(value))
+                types.append(_UNTYPED)
+            elif kind is int:
+                encoded.append(_pack_int(value))
+                types.append(_INT8)
+            elif value is None:
+                encoded.append(None)
+                types.append(_UNTYPED)
+            else:
+                data, type_oid = _encode_other(value)
+                encoded.append(data)
+                types.append(type_oid)
+    except struct.error:
+        raise psycopg.DataError("integer out of range: more than 64 bits") from None
+    return encoded, tuple(types)
 
 
 def formats_of(types: Types) -> list[Format]:
@@ -63,7 +66,7 @@ def _encode_other(value: Any) -> tuple[bytes, int]:
     if isinstance(value, float):
         return _pack_float(value), _FLOAT8
     if isinstance(value, int):
-        return _encode_int(int(value)), _INT8
+        return _pack_int(int(value)), _INT8
     if isinstance(value, str):
         return _encode_text(str(value)), _UNTYPED
     raise psycopg.ProgrammingError(f"values of type {type(value).__name__} are not supported")
@@ -73,10 +76,3 @@ def _encode_text(value: str) -> bytes:
     if "\0" in value:
         raise psycopg.DataError("text cannot contain NUL characters")
     return value.encode()
-
-
-def _encode_int(value: int) -> bytes:
-    try:
-        return _pack_int(value)
-    except struct.error:
-        raise psycopg.DataError("integer out of range: more than 64 bits") from None

@@ -262,7 +262,8 @@ class Writer:
 
     def _commit(self, conn: EngineConnection, writes: int) -> None:
         """Commit, and publish the commit events before any caller gets its result."""
-        ticket = self._commit_order.issue_ticket()
+        # A commit without events needs no place in their order.
+        ticket = self._commit_order.issue_ticket() if conn.commit_events else None
         commit_events: list[object] = []
         try:
             commit_events = conn.commit()
@@ -273,8 +274,10 @@ class Writer:
             raise
         finally:
             if commit_events:
+                if ticket is None:
+                    ticket = self._commit_order.issue_ticket()
                 self._commit_order.publish_in_order(ticket, lambda: self._publish(commit_events))
-            else:
+            elif ticket is not None:
                 self._commit_order.release_ticket(ticket)
 
     def _run_alone(self, conn: EngineConnection, works: Sequence[_Work], error: BaseException, runs: int) -> None:
