@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from restante.commands.errors import CommandGone
 from restante.commands.response_format import RESPONSE_FORMAT
 from restante.database.errors import DatabaseUnavailable
-from restante.web.error_responses import error_response
+from restante.web.errors.error_responses import error_response
 
 
 @pytest.mark.parametrize(

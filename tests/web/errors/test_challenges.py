@@ -9,7 +9,7 @@ from restante.core.errors import (
     NotFound,
     RestanteError,
 )
-from restante.web.challenges import challenge
+from restante.web.errors.challenges import challenge
 
 
 @pytest.mark.parametrize(
