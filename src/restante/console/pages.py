@@ -33,7 +33,7 @@ from restante.console.texts import done_text
 from restante.core.errors import NotAllowed, NotAuthenticated, NotFound, RestanteError, RetryLater
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.long_counts import Counting
+from restante.database.lists.long_counts import Counting
 from restante.database.paging import PageRequest
 from restante.identity import access_audit
 from restante.identity.administration import Administrator

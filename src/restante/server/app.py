@@ -41,7 +41,7 @@ from restante.console.views.updates.devices import DevicePages
 from restante.console.views.updates.fleet import FleetPages
 from restante.console.views.updates.outbox import OutboxPages
 from restante.database import copy_tables
-from restante.database.clock import DatabaseClock
+from restante.database.clocks.clock import DatabaseClock
 from restante.database.database import Database
 from restante.database.engine import Engine
 from restante.database.errors import DatabaseError

@@ -14,7 +14,7 @@ from restante.core.events.callback_url import LENGTH_MAX
 from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.filtered_list import StateCounts
+from restante.database.lists.filtered_list import StateCounts
 from restante.database.paging import Page, PageRequest
 from restante.events.clients import client_keys, client_scope, clients, refusals, removal
 from restante.events.clients.access import AccessOptions

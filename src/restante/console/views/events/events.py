@@ -15,7 +15,7 @@ from restante.core.decoding import decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
 from restante.core.iso_time import parse_iso
 from restante.database.database import Database
-from restante.database.filtered_list import StateCounts
+from restante.database.lists.filtered_list import StateCounts
 from restante.database.paging import PageRequest
 from restante.events.publishing import client_status, errored_events, listing, token_check
 from restante.events.publishing.errored_events import Resolution

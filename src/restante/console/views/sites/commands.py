@@ -29,7 +29,7 @@ from restante.core.decoding import INT64_MAX, decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
 from restante.core.iso_time import parse_iso
 from restante.database.connection import Connection
-from restante.database.filtered_list import StateCounts
+from restante.database.lists.filtered_list import StateCounts
 from restante.database.paging import PageRequest
 from restante.identity.grants import ALL_IDS, Area, Role
 from restante.web.response import ApiResponse

@@ -8,7 +8,7 @@ import pytest
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.errors import DatabaseUnavailable
-from restante.database.long_counts import FRESH_SECONDS, KEPT_SECONDS, REST_FACTOR, LongCounts
+from restante.database.lists.long_counts import FRESH_SECONDS, KEPT_SECONDS, REST_FACTOR, LongCounts
 from tests.conftest import ManualClock
 from tests.database.notes_table import add, everything
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from restante.database import steady_clock
-from restante.database.steady_clock import SteadyClock
+from restante.database.clocks import steady_clock
+from restante.database.clocks.steady_clock import SteadyClock
 
 HOUR = 3600 * 10**9
 SECOND = 10**9

@@ -1,6 +1,6 @@
 import time
 
-from restante.database.clock import DatabaseClock
+from restante.database.clocks.clock import DatabaseClock
 
 
 def test_clock_is_that_of_the_process_until_it_is_set() -> None:
