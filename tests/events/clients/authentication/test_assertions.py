@@ -10,10 +10,11 @@ import pytest
 
 from restante.database.database import Database
 from restante.database.queries import Query
-from restante.events.clients import assertions, client_keys, clients
-from restante.events.clients.assertions import AssertionRules, VerifiedAssertion
+from restante.events.clients import clients
+from restante.events.clients.authentication import assertions, client_keys
+from restante.events.clients.authentication.assertions import AssertionRules, VerifiedAssertion
+from restante.events.clients.authentication.oauth_errors import InvalidClient
 from restante.events.clients.clients import ClientRegistration
-from restante.events.clients.oauth_errors import InvalidClient
 from tests.conftest import START_MS, ManualClock
 from tests.events.client_keys import assertion, jwk, jwks, private_key, public_pem
 

@@ -18,11 +18,12 @@ from functools import lru_cache
 from urllib.parse import unquote_plus
 
 from restante.database.database import Database
-from restante.events.clients import assertions, clients
-from restante.events.clients.assertions import AssertionRules, UnknownSignature, VerifiedAssertion
+from restante.events.clients import clients
+from restante.events.clients.authentication import assertions
+from restante.events.clients.authentication.assertions import AssertionRules, UnknownSignature, VerifiedAssertion
+from restante.events.clients.authentication.oauth_errors import InvalidClient, OAuthError, RefusalReason
+from restante.events.clients.authentication.remote_keys import RemoteKeys
 from restante.events.clients.clients import AuthMethod, EventClient
-from restante.events.clients.oauth_errors import InvalidClient, OAuthError, RefusalReason
-from restante.events.clients.remote_keys import RemoteKeys
 from restante.identity import secret_tokens
 from restante.identity.clients import subject_dn
 from restante.identity.clients.client_certificates import ClientCertificate

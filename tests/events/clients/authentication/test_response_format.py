@@ -3,8 +3,13 @@ import json
 import pytest
 
 from restante.core.errors import BadInput, NotFound, RestanteError, TooLarge, TooManyRequests
-from restante.events.clients.oauth_errors import InvalidClient, InvalidScope, OAuthError, UnsupportedGrant
-from restante.events.clients.response_format import RESPONSE_FORMAT
+from restante.events.clients.authentication.oauth_errors import (
+    InvalidClient,
+    InvalidScope,
+    OAuthError,
+    UnsupportedGrant,
+)
+from restante.events.clients.authentication.response_format import RESPONSE_FORMAT
 
 
 @pytest.mark.parametrize(

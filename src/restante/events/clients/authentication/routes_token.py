@@ -19,13 +19,25 @@ from restante.core.errors import NotAuthenticated, RestanteError, TooManyRequest
 from restante.core.token_bucket import TokenBuckets
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.events.clients import assertions, clients
+from restante.events.clients import clients
 from restante.events.clients.access import TOKEN_PATH, AccessOptions, TokenCounters
-from restante.events.clients.client_auth import AuthenticatedClient, ClientAuth, TokenRequest, claimed_client_id
-from restante.events.clients.oauth_errors import InvalidClient, InvalidScope, OAuthError, UnsupportedGrant, error_code
+from restante.events.clients.authentication import assertions
+from restante.events.clients.authentication.client_auth import (
+    AuthenticatedClient,
+    ClientAuth,
+    TokenRequest,
+    claimed_client_id,
+)
+from restante.events.clients.authentication.oauth_errors import (
+    InvalidClient,
+    InvalidScope,
+    OAuthError,
+    UnsupportedGrant,
+    error_code,
+)
+from restante.events.clients.authentication.remote_keys import RemoteKeys
+from restante.events.clients.authentication.response_format import RESPONSE_FORMAT
 from restante.events.clients.refusals import Refusals
-from restante.events.clients.remote_keys import RemoteKeys
-from restante.events.clients.response_format import RESPONSE_FORMAT
 from restante.identity.clients import client_tokens
 from restante.identity.clients.client_certificates import ClientCertificate
 from restante.identity.clients.scopes import SCOPES

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from restante.core.errors import RestanteError
-from restante.events.clients.oauth_errors import InvalidClient, error_code
+from restante.events.clients.authentication.oauth_errors import InvalidClient, error_code
 from restante.events.response_format import BareJsonFormat, retry_after
 from restante.web.response import ApiResponse, json_response
 

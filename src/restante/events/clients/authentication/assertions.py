@@ -16,8 +16,8 @@ from joserfc.jws import CompactSignature, JWSRegistry
 
 from restante.database.connection import Connection
 from restante.database.queries import queries_beside
-from restante.events.clients import client_keys
-from restante.events.clients.oauth_errors import InvalidClient
+from restante.events.clients.authentication import client_keys
+from restante.events.clients.authentication.oauth_errors import InvalidClient
 from restante.identity import secret_tokens
 from restante.identity.jwt.jwts import allowed_algorithms
 

@@ -6,9 +6,9 @@ import pytest
 from restante.core.errors import RestanteError
 from restante.database.database import Database
 from restante.events.clients import clients
-from restante.events.clients.client_auth import ClientAuth, TokenRequest, auth_method
-from restante.events.clients.client_keys import ALGORITHMS
-from restante.events.clients.oauth_errors import InvalidClient, OAuthError
+from restante.events.clients.authentication.client_auth import ClientAuth, TokenRequest, auth_method
+from restante.events.clients.authentication.client_keys import ALGORITHMS
+from restante.events.clients.authentication.oauth_errors import InvalidClient, OAuthError
 from restante.identity.clients.client_certificates import ClientCertificate, from_der
 from tests.events.client_keys import ASSERTION_TYPE, assertion, assertion_form
 from tests.events.default_options import remote_keys

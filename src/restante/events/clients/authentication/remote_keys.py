@@ -20,7 +20,8 @@ import structlog
 from restante.core.errors import BadInput
 from restante.core.events.callback_url import CALLBACK_URL_EXPECTED, parse_callback_url
 from restante.database.database import Database
-from restante.events.clients import client_keys, clients
+from restante.events.clients import clients
+from restante.events.clients.authentication import client_keys
 from restante.events.clients.clients import EventClient, PublishedKeys
 from restante.events.outgoing_http import NotReachable, OutgoingClient
 from restante.identity.jwt.jwks import JWKS_BYTES_MAX

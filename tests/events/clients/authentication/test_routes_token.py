@@ -6,9 +6,9 @@ import pytest
 from restante.core.errors import NotAuthenticated
 from restante.database.database import Database
 from restante.events.clients import clients
-from restante.events.clients.client_auth import AuthenticatedClient
-from restante.events.clients.oauth_errors import InvalidClient
-from restante.events.clients.routes_token import BODY_BYTES_MAX, issue_token
+from restante.events.clients.authentication.client_auth import AuthenticatedClient
+from restante.events.clients.authentication.oauth_errors import InvalidClient
+from restante.events.clients.authentication.routes_token import BODY_BYTES_MAX, issue_token
 from restante.identity.clients.client_certificates import from_der
 from tests.conftest import ManualClock
 from tests.events.client_keys import assertion, assertion_form

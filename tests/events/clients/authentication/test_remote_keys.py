@@ -9,14 +9,15 @@ import pytest
 from restante.core.errors import BadInput
 from restante.core.events.addresses import parse_allowed
 from restante.database.database import Database
-from restante.events.clients import client_keys, clients
-from restante.events.clients.clients import EventClient
-from restante.events.clients.remote_keys import (
+from restante.events.clients import clients
+from restante.events.clients.authentication import client_keys
+from restante.events.clients.authentication.remote_keys import (
     FRESH_SECONDS,
     READ_INTERVAL_SECONDS,
     USABLE_SECONDS,
     RemoteKeys,
 )
+from restante.events.clients.clients import EventClient
 from restante.events.outgoing_http import OutgoingClient
 from restante.identity.jwt.jwks import JWKS_BYTES_MAX
 from tests.conftest import ManualClock

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from restante.core.errors import BadInput
-from restante.events.clients import client_keys
+from restante.events.clients.authentication import client_keys
 from tests.events.client_keys import jwk, jwks, private_jwk
 
 
