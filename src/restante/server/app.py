@@ -23,7 +23,7 @@ from restante.console.component import ConsoleComponent
 from restante.console.live import Live
 from restante.console.pages import ConsoleParts, PageSet
 from restante.console.rates import Rates
-from restante.console.rendering import Rendering
+from restante.console.rendering.rendering import Rendering
 from restante.console.views.access.keys import KeyPages
 from restante.console.views.access.people import PeoplePages
 from restante.console.views.approvals import ApprovalPages

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from restante.console.counts import Counts
-from restante.console.forms import Form
+from restante.console.forms.forms import Form
 from restante.console.live import EVENTS, Live
 from restante.console.navigation import ROOT
 from restante.console.pages import ConsoleRequest, Hit, Needs, Pages, PageSet

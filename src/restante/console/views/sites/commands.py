@@ -18,11 +18,11 @@ from restante.commands.lifecycle.listing import CommandFilter, CommandView
 from restante.commands.sites import miners, sites
 from restante.commands.sites.miners import MinerFilter
 from restante.console.counts import Counts
-from restante.console.forms import Form
+from restante.console.forms.forms import Form
+from restante.console.forms.schema_forms import FormField, fields_of, value_of
 from restante.console.live import COMMANDS, Live
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Needs, Pages, PageSet
-from restante.console.schema_forms import FormField, fields_of, value_of
 from restante.console.views.sites.command_history import attempts_of, snapshots_of, steps_of
 from restante.core.commands.command_states import State
 from restante.core.decoding import INT64_MAX, decode_json

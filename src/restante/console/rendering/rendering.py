@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from restante.console.charts import span, sparkline
+from restante.console.rendering.charts import span, sparkline
 from restante.core.iso_time import iso_precise, parse_iso
 from restante.web.templates import Templates
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-HERE = Path(__file__).parent
-ASSETS = HERE / "assets"
+CONSOLE = Path(__file__).parent.parent
+ASSETS = CONSOLE / "assets"
 ASSETS_PATH = "/console/assets/"
 
 # What a state means, by its word: done, in progress, waiting, needs a look, failed, or no longer in use.
@@ -60,7 +60,7 @@ class Rendering:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._templates = Templates(
-            HERE / "templates",
+            CONSOLE / "templates",
             {
                 "when": self.when,
                 "state": state,

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from restante.console.forms import Form
+from restante.console.forms.forms import Form
 from restante.core.decoding import DIGITS, INT64_MAX
 from restante.core.errors import BadInput
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from restante.console.forms import Form
-from restante.console.schema_forms import fields_of, object_schema, value_of
+from restante.console.forms.forms import Form
+from restante.console.forms.schema_forms import fields_of, object_schema, value_of
 from restante.core.errors import BadInput
 
 

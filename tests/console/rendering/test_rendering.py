@@ -2,8 +2,8 @@
 
 import pytest
 
-from restante.console.diffs import diff_lines, json_diff_lines
-from restante.console.rendering import STATE_KINDS, Rendering, duration, number, pretty, relative_time, state
+from restante.console.rendering.diffs import diff_lines, json_diff_lines
+from restante.console.rendering.rendering import STATE_KINDS, Rendering, duration, number, pretty, relative_time, state
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
