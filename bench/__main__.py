@@ -6,35 +6,18 @@
 import sys
 from collections.abc import Callable
 
-from bench import (
-    agent,
-    bulk,
-    commands,
-    console_pages,
-    consoles,
-    delivery,
-    event_publishing,
-    events,
-    first_contact,
-    fleet_list,
-    idle_poll,
-    log_size,
-    memory,
-    new_connections,
-    outbox_to_poll,
-    parked,
-    queues,
-    redis_reads,
-    signing,
-    start_up,
-    telemetry,
-    tls,
-)
 from bench.charts import draw
+from bench.commands import commands, queues, telemetry
+from bench.delivery import delivery, outbox_to_poll
+from bench.events import event_publishing, events, signing
 from bench.fan_out import publishing as fan_out
-from bench.machine import machine
+from bench.footprint import agent, memory, start_up
+from bench.operators import bulk, console_pages, consoles, fleet_list
 from bench.peers import run as peers
+from bench.polls import idle_poll, log_size, parked, redis_reads
 from bench.profiles import profiles
+from bench.tools.machine import machine
+from bench.wire import first_contact, new_connections, tls
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "agent-footprint": agent.footprint,

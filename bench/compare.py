@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import uvloop
 
-from bench import commands
-from bench.fleet import Fleet
-from bench.load import load
-from bench.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned, scheduled_seconds, serve_command
+from bench.commands import commands
+from bench.tools.fleet import Fleet
+from bench.tools.load import load
+from bench.tools.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned, scheduled_seconds, serve_command
 
 HERE = Path(__file__).parent.parent
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
@@ -54,10 +54,16 @@ class Tree(NamedTuple):
     def environment(self) -> dict[str, str]:
         return {"PYTHONPATH": f"{self.path / 'src'}:{self.path}", "ENABLE_COMMAND_SIGNATURE": "true"}
 
+    @property
+    def data_package(self) -> str:
+        """The package that prepares data. Older commits have its modules in `bench` itself."""
+        return "bench.data" if (self.path / "bench" / "data").exists() else "bench"
+
     def prepare(self, code: str) -> tuple[Path, Path]:
         """Prepare a data folder with the code of this tree, which prints tokens; returns folder and token file."""
         data, tokens = (self.folder / f"{len(list(self.folder.iterdir()))}-{kind}" for kind in ("data", "tokens"))
-        script = f"import asyncio\nfrom pathlib import Path\npath = Path({str(data)!r})\n{code}"
+        modules = f"from {self.data_package} import device_data, edge_data, event_data"
+        script = f"import asyncio\nfrom pathlib import Path\n{modules}\npath = Path({str(data)!r})\n{code}"
         done = subprocess.run(
             [sys.executable, "-c", script], env={**os.environ, **self.environment}, cwd=self.path, capture_output=True
         )
@@ -79,16 +85,13 @@ class Tree(NamedTuple):
 Probe = Callable[[Tree, ExitStack], Callable[[], Figure]]
 
 _DEVICE_CODE = f"""
-from bench import device_data
 data = device_data.prepare(path, {DEVICES})
 print("\\n".join(asyncio.run(device_data.mint(data, range(1, {DEVICES} + 1)))))
 """
 _EDGE_CODE = """
-from bench import edge_data
 print("\\n".join(edge_data.prepare(path, {sites}, {commands}).tokens))
 """
 _EVENT_CODE = """
-from bench import event_data
 print("\\n".join(event_data.prepare(path, 1000, 0).tokens))
 """
 

@@ -14,7 +14,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from bench import device_data, event_data
+from bench.data import device_data, event_data
 from bench.fan_out.rounds import Run, Stopwatch, interleave, rates
 from restante.core.backoff import Backoff
 from restante.database.connection import Connection

@@ -14,9 +14,8 @@ from typing import Any
 import redis
 import uvloop
 
-from bench import edge_data
-from bench.commands import collect, server_command
-from bench.other_queues import (
+from bench.commands.commands import collect, server_command
+from bench.commands.other_queues import (
     beanstalkd_pairs_per_second,
     best_of_loops,
     pgqueuer_pairs_per_second,
@@ -24,9 +23,10 @@ from bench.other_queues import (
     procrastinate_pairs_per_second,
     repeat,
 )
+from bench.commands.queues import DURABLE, RestanteQueue
+from bench.data import edge_data
 from bench.peers.servers import fastapi_redis
-from bench.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned
-from bench.queues import DURABLE, RestanteQueue
+from bench.tools.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned
 from tests.services.postgres import PostgresServer, postgres_server
 
 WIDTHS = (1, 16, 64)

@@ -11,9 +11,9 @@ from typing import Any
 
 import uvloop
 
-from bench.load import load
 from bench.peers.servers import PollServer
-from bench.processes import CLIENT_CORE, cpu_seconds
+from bench.tools.load import load
+from bench.tools.processes import CLIENT_CORE, cpu_seconds
 
 ROUNDS, SECONDS = 3, 3
 LATENCIES = 100
@@ -42,7 +42,8 @@ def idle(servers: Sequence[PollServer], folder: Path) -> list[dict[str, Any]]:
 
 
 def _load(server: PollServer, targets: Path, seconds: int) -> Any:
-    return load(server.port, targets, seconds, script="peers/poll.lua", environment={"TARGETS": str(targets)})
+    script = str(Path(__file__).with_name("poll.lua"))
+    return load(server.port, targets, seconds, script=script, environment={"TARGETS": str(targets)})
 
 
 def _spread(rounds: list[tuple[float, float]]) -> dict[str, float]:

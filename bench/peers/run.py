@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.machine import machine
 from bench.peers import leases, polls, scaling, servers
+from bench.tools.machine import machine
 
 RESULTS = Path(__file__).parent.parent / "results" / "peers.json"
 DEVICES = 20_000

@@ -10,11 +10,11 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from bench.idle_poll import warm_server
-from bench.load import load
-from bench.postgres_deployment import PostgresDeployment
-from bench.processes import CLIENT_CORE
-from bench.queues import DURABLE
+from bench.commands.queues import DURABLE
+from bench.polls.idle_poll import warm_server
+from bench.tools.load import load
+from bench.tools.postgres_deployment import PostgresDeployment
+from bench.tools.processes import CLIENT_CORE
 from tests.services.postgres import postgres_server
 
 DEVICES = (1_000, 10_000, 100_000, 1_000_000)

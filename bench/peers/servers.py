@@ -14,10 +14,10 @@ from pathlib import Path
 
 import redis
 
-from bench import device_data
-from bench.load import nginx_process
+from bench.data import device_data
 from bench.peers import environments
-from bench.processes import SERVER_CORE, free_port, pinned, serve_command
+from bench.tools.load import nginx_process
+from bench.tools.processes import SERVER_CORE, free_port, pinned, serve_command
 from restante.database.database import Database
 from restante.database.sqlite import SqliteEngine
 from restante.identity import api_keys

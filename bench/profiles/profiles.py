@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import event_data
-from bench.idle_poll import warm_server
-from bench.load import load
-from bench.processes import SERVER_CORE, free_port, pinned, process_stat, serve_command
+from bench.data import event_data
+from bench.polls.idle_poll import warm_server
+from bench.tools.load import load
+from bench.tools.processes import SERVER_CORE, free_port, pinned, process_stat, serve_command
 
 SECONDS = 5
 RATE = 500
@@ -55,7 +55,7 @@ def fan_out(raw: Path) -> str:
 
 
 def publishing(raw: Path) -> str:
-    return _sample_program(raw, "from bench.delivery import *; publishing()")
+    return _sample_program(raw, "from bench.delivery.delivery import *; publishing()")
 
 
 PROFILES: dict[str, Callable[[Path], str]] = {

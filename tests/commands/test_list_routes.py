@@ -8,7 +8,7 @@ import pytest
 
 from restante.commands.lifecycle import cancellation
 from restante.core.iso_time import iso_precise
-from restante.database import filtered_list
+from restante.database.lists import filtered_list
 from tests.commands.operator_fixture import OperatorApi, error_of, field_of
 
 LISTS = ("/commands", "/devices", "/miners")

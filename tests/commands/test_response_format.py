@@ -17,7 +17,7 @@ from restante.core.errors import (
     WrongMediaType,
 )
 from restante.core.iso_time import parse_iso
-from restante.web.challenges import challenge
+from restante.web.errors.challenges import challenge
 
 ERRORS: list[tuple[RestanteError, int, str]] = [
     (errors.CommandNotFound(), 404, "COMMAND_NOT_FOUND"),

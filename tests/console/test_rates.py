@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from restante.console.charts import span, summed
 from restante.console.live import Live
 from restante.console.rates import CHARTS, REQUESTS, Chart, Rates
+from restante.console.rendering.charts import span, summed
 from restante.console.server_facts import AWAY_AFTER_MS, NodeRow, ServerFacts
 from restante.web.component import MetricSample
 

@@ -7,7 +7,7 @@ from restante.core.events.push_outcome import PushRules
 from restante.database.database import Database
 from restante.events.api_versions import ApiPaths
 from restante.events.clients.access import AccessOptions
-from restante.events.clients.remote_keys import RemoteKeys
+from restante.events.clients.authentication.remote_keys import RemoteKeys
 from restante.events.component import EventsOptions
 from restante.events.inbox.inbox import InboxOptions
 from restante.events.inbox.poll import PollOptions

@@ -11,7 +11,7 @@ from restante.events.inbox.poll import ClientPoll, PollResult
 from restante.events.inbox.poll_schema import ParsedPoll
 from restante.events.response_format import RESPONSE_FORMAT
 from restante.identity.clients.client_tokens import ClientTokens
-from restante.web.error_responses import result_response
+from restante.web.errors.error_responses import result_response
 from restante.web.response import ApiResponse
 from tests.components import handle
 from tests.events.default_options import events_options

@@ -9,10 +9,10 @@ from restante.commands.sites.collectors import CollectorFilter
 from restante.commands.sites.miners import MinerFilter
 from restante.commands.telemetry import safety_events
 from restante.commands.telemetry.safety_events import SafetyFilter
-from restante.database import filtered_list
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.filtered_list import FilteredList
+from restante.database.lists import filtered_list
+from restante.database.lists.filtered_list import FilteredList
 from restante.database.queries import Query
 from restante.delivery.outbox import outbox
 from restante.delivery.outbox.outbox import RowFilter

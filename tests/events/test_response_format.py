@@ -20,7 +20,7 @@ from restante.core.errors import (
 from restante.events import errors
 from restante.events.errors import SHORT_CODES
 from restante.events.response_format import INTERACTION_ID, RESPONSE_FORMAT, V3, V4, accepts_json, require_acceptable
-from restante.web.challenges import challenge
+from restante.web.errors.challenges import challenge
 from restante.web.response import ApiResponse
 
 ERRORS: list[tuple[RestanteError, str, str, str | None]] = [

@@ -10,11 +10,11 @@ import httpx
 from restante.database.database import Database
 from restante.events.clients import clients
 from restante.events.clients.access import TokenCounters
+from restante.events.clients.authentication.remote_keys import RemoteKeys
+from restante.events.clients.authentication.response_format import RESPONSE_FORMAT
+from restante.events.clients.authentication.routes_token import TokenRoutes
 from restante.events.clients.clients import ClientRegistration
 from restante.events.clients.refusals import Refusals
-from restante.events.clients.remote_keys import RemoteKeys
-from restante.events.clients.response_format import RESPONSE_FORMAT
-from restante.events.clients.routes_token import TokenRoutes
 from restante.identity.clients.client_tokens import ClientTokens
 from restante.identity.master_key import MasterKey
 from restante.identity.signing_keys import SigningKeys

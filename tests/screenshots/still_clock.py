@@ -83,8 +83,8 @@ def use_in_server(clock: StillClock) -> None:
     cursors, and sampling the charts.
     """
     from restante.console import rates
-    from restante.console.charts import PLACES, SECONDS_PER_PLACE
-    from restante.database.steady_clock import SteadyClock
+    from restante.console.rendering.charts import PLACES, SECONDS_PER_PLACE
+    from restante.database.clocks.steady_clock import SteadyClock
     from restante.delivery.long_poll import LongPoll
     from restante.delivery.presence import Presence
 

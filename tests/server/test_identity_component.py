@@ -1,4 +1,4 @@
-from restante.database.clock import DatabaseClock
+from restante.database.clocks.clock import DatabaseClock
 from restante.database.database import Database
 from restante.delivery.retention import Retention
 from restante.identity.devices import refresh_tokens, registration_codes

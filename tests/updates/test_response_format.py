@@ -19,7 +19,7 @@ from restante.core.errors import (
     WrongMediaType,
 )
 from restante.updates.response_format import RESPONSE_FORMAT
-from restante.web.challenges import challenge
+from restante.web.errors.challenges import challenge
 from restante.web.response import JSON, NO_STORE, ApiResponse
 
 

@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from restante.commands.errors import error_code
 from restante.core.errors import BadInput, RestanteError, RetryLater
-from restante.web.challenges import challenge
+from restante.web.errors.challenges import challenge
 from restante.web.response import ApiResponse, json_response
 from restante.web.routes import JsonFormat
 

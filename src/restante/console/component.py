@@ -8,7 +8,7 @@ from restante.console.live import COMMANDS, EVENTS, JOBS, UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import ConsoleParts, ConsoleRequest, Pages, PageSet, redirect
 from restante.console.rates import Rates
-from restante.console.rendering import ASSETS, ASSETS_PATH, asset_url
+from restante.console.rendering.rendering import ASSETS, ASSETS_PATH, asset_url
 from restante.console.sign_in import InvitationPages, SignInPages
 from restante.core.errors import NotFound
 from restante.database.commit_events import ForeignCommit

@@ -24,16 +24,16 @@ from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 
-from restante.console.forms import Form, read_form
+from restante.console.forms.forms import Form, read_form
 from restante.console.live import Live
 from restante.console.navigation import ROOT, sections_for
-from restante.console.rendering import Rendering
+from restante.console.rendering.rendering import Rendering
+from restante.console.rendering.texts import done_text
 from restante.console.scopes import allowed_in
-from restante.console.texts import done_text
 from restante.core.errors import NotAllowed, NotAuthenticated, NotFound, RestanteError, RetryLater
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.long_counts import Counting
+from restante.database.lists.long_counts import Counting
 from restante.database.paging import PageRequest
 from restante.identity import access_audit
 from restante.identity.administration import Administrator

@@ -11,8 +11,8 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
-from restante.console.charts import SECONDS_PER_PLACE, History, summed
 from restante.console.live import Live
+from restante.console.rendering.charts import SECONDS_PER_PLACE, History, summed
 from restante.console.server_facts import NodeRow, ServerFacts
 from restante.database.errors import DatabaseError
 from restante.identity.grants import Area

@@ -4,7 +4,7 @@ and choosing a password by an invitation, whose code is the proof.
 
 import asyncio
 
-from restante.console.forms import Form, read_form
+from restante.console.forms.forms import Form, read_form
 from restante.console.navigation import ROOT
 from restante.console.pages import (
     PASSWORD_CHARACTERS_MAX,
@@ -16,7 +16,7 @@ from restante.console.pages import (
     plain_page,
     redirect,
 )
-from restante.console.texts import done_text
+from restante.console.rendering.texts import done_text
 from restante.core.errors import BadInput, NotAuthenticated, RetryLater
 from restante.identity.people import invitations, passwords, sessions
 from restante.web.request import ApiRequest

@@ -20,7 +20,7 @@ from restante.database.connection import Connection
 from restante.database.engine import Engine, EngineConnection
 from restante.database.errors import DatabaseError
 from restante.database.hang_watch import HangWatch
-from restante.database.long_counts import Counting, LongCounts
+from restante.database.lists.long_counts import Counting, LongCounts
 from restante.database.reader_pool import ReaderPool
 from restante.database.writer.batching import BatchCall, BatchOperation, Failed, Request, Result
 from restante.database.writer.writer import CommitListener, CommitPreparation, Writer
@@ -91,7 +91,7 @@ class Database:
         return await asyncio.wrap_future(self._readers.submit(lambda conn: work(conn, *args, **kwargs)))
 
     async def count(self, key: Hashable, make: Callable[[], Counting[T]]) -> T:
-        """Count a list, however long it is: see `long_counts.py`."""
+        """Count a list, however long it is: see `lists/long_counts.py`."""
         return await self._counts.count(key, make)
 
     def write_now(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:

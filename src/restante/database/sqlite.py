@@ -1,7 +1,7 @@
 """The embedded engine: one SQLite file in WAL mode. Every commit is flushed to disk before it returns.
 
 One connection writes (`BEGIN IMMEDIATE`). Any number of connections read, each from a snapshot. SQLite runs in this
-process, so the database's clock is this machine's clock (`steady_clock.py`).
+process, so the database's clock is this machine's clock (`clocks/steady_clock.py`).
 """
 
 import os

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from restante.core.errors import BadInput, NotAuthenticated, RestanteError, RetryLater
 from restante.events.api_versions import Version
 from restante.events.errors import InvalidHeader, NotAcceptable, error_code, short_error_code
-from restante.web.challenges import challenge
+from restante.web.errors.challenges import challenge
 from restante.web.response import JSON, NO_STORE, ApiResponse, Headers
 from restante.web.routes import Header, JsonFormat
 

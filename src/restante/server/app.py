@@ -23,7 +23,7 @@ from restante.console.component import ConsoleComponent
 from restante.console.live import Live
 from restante.console.pages import ConsoleParts, PageSet
 from restante.console.rates import Rates
-from restante.console.rendering import Rendering
+from restante.console.rendering.rendering import Rendering
 from restante.console.views.access.keys import KeyPages
 from restante.console.views.access.people import PeoplePages
 from restante.console.views.approvals import ApprovalPages
@@ -41,7 +41,7 @@ from restante.console.views.updates.devices import DevicePages
 from restante.console.views.updates.fleet import FleetPages
 from restante.console.views.updates.outbox import OutboxPages
 from restante.database import copy_tables
-from restante.database.clock import DatabaseClock
+from restante.database.clocks.clock import DatabaseClock
 from restante.database.database import Database
 from restante.database.engine import Engine
 from restante.database.errors import DatabaseError

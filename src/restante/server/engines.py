@@ -3,9 +3,9 @@
 The only module of the server and the CLI that names engines.
 """
 
+from restante.database.clocks.steady_clock import SteadyClock
 from restante.database.engine import Engine
 from restante.database.sqlite import SqliteEngine
-from restante.database.steady_clock import SteadyClock
 from restante.identity.master_key import MasterKeySource
 from restante.server.config.settings import Settings
 from restante.server.data_folder import DataFolder

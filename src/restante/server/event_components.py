@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from restante.database.database import Database
+from restante.events.clients.authentication.remote_keys import RemoteKeys
 from restante.events.clients.component import ClientAccessComponent
-from restante.events.clients.remote_keys import RemoteKeys
 from restante.events.component import EventsComponent
 from restante.events.outgoing_http import OutgoingClient
 from restante.events.portal.component import PortalAccess, PortalComponent

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from restante.database.clock import DatabaseClock
+from restante.database.clocks.clock import DatabaseClock
 from restante.database.commit_events import ForeignCommit
 from restante.database.database import Database
 from restante.delivery.retention import Sweep

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from restante.core.errors import BadInput, CursorExpired, NotAuthenticated, RestanteError, RetryLater
 from restante.database.paging import Page
-from restante.web.challenges import challenge
+from restante.web.errors.challenges import challenge
 from restante.web.paging import PAGE_QUERY
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse, json_response

@@ -20,7 +20,7 @@ from starlette.types import Lifespan
 from restante.core.decoding import decode_json
 from restante.core.errors import NotFound
 from restante.web.access import AccessControl
-from restante.web.error_responses import MethodNotAllowed, error_response
+from restante.web.errors.error_responses import MethodNotAllowed, error_response
 from restante.web.request import ApiRequest, read_body, require_json
 from restante.web.response import ApiResponse, to_starlette
 from restante.web.routes import JsonFormat, ResponseFormat, Route

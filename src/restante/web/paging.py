@@ -19,7 +19,7 @@ import msgspec
 from restante.core.decoding import INT64_MAX, suggestion
 from restante.core.errors import BadInput, UnknownField
 from restante.core.iso_time import parse_moment
-from restante.database.long_counts import Counting
+from restante.database.lists.long_counts import Counting
 from restante.database.paging import Page, PageRequest
 from restante.web.request import ApiRequest
 from restante.web.response import JSON, NO_STORE, ApiResponse

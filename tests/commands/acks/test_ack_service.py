@@ -8,7 +8,7 @@ from restante.commands.acks.acks import AckResponse
 from restante.commands.response_format import RESPONSE_FORMAT
 from restante.database.database import Database
 from restante.database.errors import DatabaseUnavailable
-from restante.web.error_responses import result_response
+from restante.web.errors.error_responses import result_response
 from restante.web.response import ApiResponse
 from tests.commands.edge_fixture import CommandsHarness, ack_of
 

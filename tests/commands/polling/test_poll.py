@@ -18,7 +18,7 @@ from restante.database.commit_events import ForeignCommit
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.identity.callers import CollectorCaller
-from restante.web.error_responses import result_response
+from restante.web.errors.error_responses import result_response
 from restante.web.response import ApiResponse
 from tests.commands.default_options import commands_options
 from tests.commands.edge_fixture import ACTOR, CommandsHarness

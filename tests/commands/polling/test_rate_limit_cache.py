@@ -24,7 +24,7 @@ from restante.delivery.redis.rate_limit_mirror import RateLimitMirrorCounters, S
 from restante.delivery.redis.redis_address import parse_redis_url
 from restante.identity.callers import CollectorCaller
 from restante.server.cluster.roles import RoleNames
-from restante.web.error_responses import result_response
+from restante.web.errors.error_responses import result_response
 from tests.commands.edge_fixture import Collector, CommandsHarness
 from tests.defaults import new_postgres_engine
 from tests.server.live_server import TIMEOUT_SECONDS, LiveServer

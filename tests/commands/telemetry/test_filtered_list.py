@@ -2,10 +2,10 @@
 
 import pytest
 
-from restante.database import filtered_list
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.filtered_list import (
+from restante.database.lists import filtered_list
+from restante.database.lists.filtered_list import (
     FilteredList,
     ItemCount,
     StateCounting,
@@ -15,7 +15,7 @@ from restante.database.filtered_list import (
     equal,
     is_null,
 )
-from restante.database.long_counts import count_now
+from restante.database.lists.long_counts import count_now
 from restante.database.paging import PageRequest
 from restante.database.queries import Query
 from tests.conftest import ManualClock

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from restante.console.charts import PLACES, SECONDS_PER_PLACE, History, sparkline
+from restante.console.rendering.charts import PLACES, SECONDS_PER_PLACE, History, sparkline
 from restante.server.config.settings import Settings
 from restante.server.console_facts import setting_rows
 from tests.console.console_server import ConsoleServer

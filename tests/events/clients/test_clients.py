@@ -7,7 +7,8 @@ from restante.core.errors import BadInput, Conflict, NotFound
 from restante.database.database import Database
 from restante.database.paging import PageRequest
 from restante.database.queries import Query
-from restante.events.clients import client_keys, clients
+from restante.events.clients import clients
+from restante.events.clients.authentication import client_keys
 from restante.events.clients.clients import ClientFilter, ClientRegistration, RegisteredClient
 from restante.events.publishing import event_audit
 from restante.identity import revocation_counter, secret_tokens

@@ -3,7 +3,8 @@ from collections.abc import Iterable
 from structlog.testing import capture_logs
 
 from restante.database.database import Database
-from restante.events.clients import assertions, clients
+from restante.events.clients import clients
+from restante.events.clients.authentication import assertions
 from restante.events.clients.clients import ClientRegistration
 from restante.events.clients.component import ClientAccessComponent
 from restante.web.client_cert import ClientCertificates

@@ -7,7 +7,7 @@ from restante.core.errors import NotFound
 from restante.database.database import Database
 from restante.database.errors import DatabaseUnavailable
 from restante.events.clients import clients, refusals
-from restante.events.clients.oauth_errors import InvalidClient
+from restante.events.clients.authentication.oauth_errors import InvalidClient
 from restante.events.clients.refusals import Refusals, last_refusals
 from tests.conftest import ManualClock
 from tests.events.client_keys import assertion, assertion_form

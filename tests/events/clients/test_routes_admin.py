@@ -6,7 +6,7 @@ import pytest
 
 from restante.database.database import Database
 from restante.events.clients import clients
-from restante.events.clients.remote_keys import RemoteKeys
+from restante.events.clients.authentication.remote_keys import RemoteKeys
 from restante.events.clients.routes_admin import AdminClientRoutes
 from restante.events.response_format import RESPONSE_FORMAT
 from restante.identity import api_keys

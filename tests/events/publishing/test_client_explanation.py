@@ -7,7 +7,7 @@ from restante.core.iso_time import iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.queries import Query
-from restante.events.clients.oauth_errors import InvalidClient
+from restante.events.clients.authentication.oauth_errors import InvalidClient
 from restante.events.clients.refusals import Refusals
 from restante.events.inbox import inbox
 from restante.events.inbox.inbox import InboxPollRequest

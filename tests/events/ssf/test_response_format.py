@@ -14,7 +14,7 @@ from restante.core.errors import (
     TooManyRequests,
 )
 from restante.events.ssf.response_format import RESPONSE_FORMAT
-from restante.web.challenges import challenge
+from restante.web.errors.challenges import challenge
 
 
 @pytest.mark.parametrize(

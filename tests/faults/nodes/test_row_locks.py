@@ -24,10 +24,10 @@ from restante.delivery.log import log
 from restante.delivery.log.signals import Signal
 from restante.delivery.outbox import outbox
 from restante.events.clients import clients
-from restante.events.clients.client_auth import AuthenticatedClient
+from restante.events.clients.authentication.client_auth import AuthenticatedClient
+from restante.events.clients.authentication.oauth_errors import InvalidClient
+from restante.events.clients.authentication.routes_token import issue_token
 from restante.events.clients.clients import ClientRegistration
-from restante.events.clients.oauth_errors import InvalidClient
-from restante.events.clients.routes_token import issue_token
 from restante.events.inbox.inbox import OPEN_BANKING, SignedEvent
 from restante.events.push import push_queue, receivers
 from restante.events.push.push_queue import LeaseHolder

@@ -2,7 +2,7 @@ import pytest
 
 from restante.commands.sites import collectors
 from restante.core.errors import NotAuthenticated
-from restante.database.clock import DatabaseClock
+from restante.database.clocks.clock import DatabaseClock
 from restante.database.database import Database
 from restante.identity import revocation_counter
 from restante.identity.clients import collector_tokens

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from restante.database.long_counts import count_now
+from restante.database.lists.long_counts import count_now
 from restante.identity.grants import ALL_IDS, AllowedIds
 from restante.updates.devices import devices
 from restante.updates.fleet import fleet_counts

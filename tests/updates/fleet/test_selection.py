@@ -6,7 +6,7 @@ import pytest
 
 from restante.core.errors import BadInput
 from restante.database.database import Database
-from restante.database.long_counts import count_now
+from restante.database.lists.long_counts import count_now
 from restante.identity.grants import AllowedIds
 from restante.updates.devices import devices, notifications
 from restante.updates.fleet import index_reader, selection

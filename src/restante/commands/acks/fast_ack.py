@@ -10,7 +10,7 @@ from restante.commands.response_format import RESPONSE_FORMAT
 from restante.core.decoding import decode_json
 from restante.core.errors import BadInput
 from restante.identity.clients.collector_tokens import CollectorTokens
-from restante.web.error_responses import result_response
+from restante.web.errors.error_responses import result_response
 from restante.web.fast_lane_api import FastConnection, LaneReply, bearer_token
 
 BEFORE_NAME = b"POST /api/edge/v1/commands/"

@@ -29,7 +29,7 @@ from restante.commands.telemetry.routes_telemetry import (
 )
 from restante.core.errors import BadInput
 from restante.web.content_coding import read_batch_body
-from restante.web.error_responses import result_response
+from restante.web.errors.error_responses import result_response
 from restante.web.long_poll import long_poll
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse, json_response

@@ -17,9 +17,9 @@ from restante.commands.lifecycle.secret_params import masked_text
 from restante.commands.sites.site_scope import site_filter
 from restante.core.commands.command_states import State
 from restante.core.iso_time import Timestamp, iso_precise
-from restante.database import filtered_list
 from restante.database.connection import Connection, Row
-from restante.database.filtered_list import FilteredList, StateCounting, among, between, equal
+from restante.database.lists import filtered_list
+from restante.database.lists.filtered_list import FilteredList, StateCounting, among, between, equal
 from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.identity.grants import ALL_IDS, AllowedIds

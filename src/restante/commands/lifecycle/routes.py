@@ -22,7 +22,7 @@ from restante.core.commands.command_states import State
 from restante.core.decoding import INT64_MAX
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.filtered_list import StateCounts
+from restante.database.lists.filtered_list import StateCounts
 from restante.database.paging import Page
 from restante.identity.grants import Area
 from restante.web import idempotency

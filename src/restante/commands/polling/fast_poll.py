@@ -7,7 +7,7 @@ from restante.commands.dispatch.poll_response import CommandPollResponse
 from restante.commands.polling.poll import LIMIT_DEFAULT, LIMIT_MAX, WAIT_MAX_SECONDS, CommandPoll
 from restante.commands.response_format import RESPONSE_FORMAT
 from restante.identity.clients.collector_tokens import CollectorTokens
-from restante.web.error_responses import result_response
+from restante.web.errors.error_responses import result_response
 from restante.web.fast_lane_api import FastConnection, LaneReply, bearer_token
 
 TARGET = b"GET /api/edge/v1/commands/poll"

@@ -11,7 +11,7 @@ from restante.commands.dispatch.poll_response import CommandPollResponse
 from restante.commands.polling.poll import LIMIT_DEFAULT, LIMIT_MAX, WAIT_MAX_SECONDS, CollectorPoll, CommandPoll, Reply
 from restante.commands.response_format import RESPONSE_FORMAT
 from restante.core.decoding import INT64_MAX, parse_int
-from restante.web.error_responses import result_response
+from restante.web.errors.error_responses import result_response
 from restante.web.long_poll import long_poll
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse, json_response

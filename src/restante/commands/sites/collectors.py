@@ -20,9 +20,9 @@ from restante.commands.audit.audit_trail import AuditEntry, AuditTrail
 from restante.commands.sites.site_scope import site_filter
 from restante.core.errors import Conflict, NotFound
 from restante.core.keyed_hash import KeyedHash
-from restante.database import filtered_list
 from restante.database.connection import Connection
-from restante.database.filtered_list import (
+from restante.database.lists import filtered_list
+from restante.database.lists.filtered_list import (
     Condition,
     FilteredList,
     StateCounting,

@@ -16,9 +16,9 @@ from restante.commands.sites import sites, unknown_miners
 from restante.commands.sites.site_scope import site_filter
 from restante.core.errors import BadInput, Conflict, NotFound
 from restante.core.iso_time import Timestamp, iso_precise
-from restante.database import filtered_list
 from restante.database.connection import Connection, Row
-from restante.database.filtered_list import FilteredList, StateCounting, among, begins, equal, is_null
+from restante.database.lists import filtered_list
+from restante.database.lists.filtered_list import FilteredList, StateCounting, among, begins, equal, is_null
 from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.identity import tags

@@ -16,7 +16,7 @@ from restante.core.decoding import INT64_MAX
 from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.filtered_list import StateCounts
+from restante.database.lists.filtered_list import StateCounts
 from restante.database.paging import Page, PageRequest
 from restante.delivery.presence import Presence
 from restante.identity import tags

@@ -13,7 +13,7 @@ from restante.commands.sites.miners import Miner, MinerFilter, MinerRequest
 from restante.commands.sites.sites import NAME_CHARACTERS_MAX, Site, Zone
 from restante.core.decoding import INT64_MAX
 from restante.database.database import Database
-from restante.database.filtered_list import StateCounts
+from restante.database.lists.filtered_list import StateCounts
 from restante.database.paging import Page
 from restante.identity.grants import Area
 from restante.web.paging import (

@@ -22,7 +22,7 @@ from restante.core.decoding import INT64_MAX
 from restante.core.errors import BadInput
 from restante.core.iso_time import iso_whole_seconds
 from restante.database.database import Database
-from restante.database.filtered_list import StateCounts
+from restante.database.lists.filtered_list import StateCounts
 from restante.database.paging import Page, PageRequest
 from restante.identity.grants import Area
 from restante.web.content_coding import read_batch_body

@@ -23,9 +23,9 @@ from restante.commands.telemetry.telemetry_records import RecordError
 from restante.core.decoding import decode_json
 from restante.core.errors import BadInput, TooLarge
 from restante.core.iso_time import Timestamp, iso_precise, parse_iso
-from restante.database import filtered_list
 from restante.database.connection import Connection, Row
-from restante.database.filtered_list import PAGE_SCAN, FilteredList, StateCounting, among, between, equal
+from restante.database.lists import filtered_list
+from restante.database.lists.filtered_list import PAGE_SCAN, FilteredList, StateCounting, among, between, equal
 from restante.database.paging import PAGE_BYTES_MAX, Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.identity.callers import CollectorCaller

@@ -1,4 +1,4 @@
-// Keeps relative times true: the same rules as `relative_time` in rendering.py.
+// Keeps relative times true: the same rules as `relative_time` in rendering/rendering.py.
 const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 
 export function relativeTime(at, now) {

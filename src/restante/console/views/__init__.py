@@ -13,7 +13,7 @@ To add a page:
 4. An action is `pages.post(path, self.act, Needs(…, Role.operator), is_final=…)`. The guard has checked origin, form
    token and, with `is_final`, the password. The handler calls `request.act(event, detail, function, …)`, which
    records who did it where the function does not itself, and returns `request.redirect(path, done="…")`; the text of
-   `done` is in `texts.py`. The form has `{{ form_token_field() }}`.
+   `done` is in `rendering/texts.py`. The form has `{{ form_token_field() }}`.
 5. A new section gets a line in `navigation.py`. `find` makes its ids searchable, `attention` puts problems on the
    overview.
 6. Tests: a page in `tests/console/test_pages.py` (every page is opened by every role, and checked by axe).

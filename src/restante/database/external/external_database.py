@@ -23,7 +23,7 @@ from restante.database.connection import Connection, Row
 from restante.database.errors import DatabaseError, DatabaseUnavailable
 from restante.database.external.drivers import DRIVERS, Driver, TransactionMode
 from restante.database.external.worker_thread import Closed, WorkerThread
-from restante.database.long_counts import Counting, LongCounts
+from restante.database.lists.long_counts import Counting, LongCounts
 from restante.database.queries import Query, number_parameters
 
 P = ParamSpec("P")
@@ -158,7 +158,7 @@ class ExternalDatabase:
         return await asyncio.wrap_future(self._submit(lambda conn: work(conn, *args, **kwargs), "read"))
 
     async def count(self, key: Hashable, make: Callable[[], Counting[T]]) -> T:
-        """Count a list, however long it is: see `long_counts.py`."""
+        """Count a list, however long it is: see `lists/long_counts.py`."""
         return await self._counts.count(key, make)
 
     async def write_exclusive(

@@ -20,10 +20,10 @@ import msgspec
 from restante.core.backoff import Backoff
 from restante.core.errors import RestanteError
 from restante.core.iso_time import Timestamp, iso_precise
-from restante.database import filtered_list
 from restante.database.commit_events import ClusterMessage
 from restante.database.connection import Connection, Row
-from restante.database.filtered_list import Condition, FilteredList, StateCounting, between, equal
+from restante.database.lists import filtered_list
+from restante.database.lists.filtered_list import Condition, FilteredList, StateCounting, between, equal
 from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.delivery.log.signals import Signal, check_signal

@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
 from restante.core.errors import BadInput, Conflict, NotFound
-from restante.database import filtered_list
 from restante.database.connection import Connection, Row
-from restante.database.filtered_list import Condition, FilteredList, StateCounting, among, begins, between, equal
+from restante.database.lists import filtered_list
+from restante.database.lists.filtered_list import Condition, FilteredList, StateCounting, among, begins, between, equal
 from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
-from restante.events.clients import client_keys, client_scope
+from restante.events.clients import client_scope
+from restante.events.clients.authentication import client_keys
 from restante.events.publishing import event_audit
 from restante.events.signing.jws import SHARED_SIGNALS_ALGORITHM
 from restante.identity import revocation_counter, secret_tokens

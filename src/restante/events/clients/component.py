@@ -6,13 +6,14 @@ import structlog
 
 from restante.database.database import Database
 from restante.delivery.retention import Sweep
-from restante.events.clients import assertions, clients
+from restante.events.clients import clients
 from restante.events.clients.access import AccessOptions, TokenCounters
+from restante.events.clients.authentication import assertions
+from restante.events.clients.authentication.remote_keys import RemoteKeys
+from restante.events.clients.authentication.routes_token import TokenRoutes
 from restante.events.clients.refusals import Refusals
-from restante.events.clients.remote_keys import RemoteKeys
 from restante.events.clients.routes_admin import AdminClientRoutes, MakeKeys
 from restante.events.clients.routes_client_state import ClientStateRoutes, NewestPoll
-from restante.events.clients.routes_token import TokenRoutes
 from restante.web.client_cert import ClientCertificates
 from restante.web.component import Component, MetricSample, Service
 from restante.web.routes import Route

@@ -24,7 +24,7 @@ from restante.database.database import Database
 from restante.database.errors import DatabaseError
 from restante.database.queries import queries_beside
 from restante.events.clients import clients
-from restante.events.clients.oauth_errors import InvalidClient, InvalidScope, RefusalReason
+from restante.events.clients.authentication.oauth_errors import InvalidClient, InvalidScope, RefusalReason
 from restante.identity.clients.refused_token import ClientRefusal
 
 SQL = queries_beside(__file__)

@@ -14,10 +14,12 @@ from restante.core.events.callback_url import LENGTH_MAX
 from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.connection import Connection
 from restante.database.database import Database
-from restante.database.filtered_list import StateCounts
+from restante.database.lists.filtered_list import StateCounts
 from restante.database.paging import Page, PageRequest
-from restante.events.clients import client_keys, client_scope, clients, refusals, removal
+from restante.events.clients import client_scope, clients, refusals, removal
 from restante.events.clients.access import AccessOptions
+from restante.events.clients.authentication import client_keys
+from restante.events.clients.authentication.remote_keys import RemoteKeys
 from restante.events.clients.clients import (
     AuthMethod,
     ClientFilter,
@@ -29,7 +31,6 @@ from restante.events.clients.clients import (
     SigningAlg,
 )
 from restante.events.clients.refusals import RefusalSummary
-from restante.events.clients.remote_keys import RemoteKeys
 from restante.events.publishing import event_audit
 from restante.events.publishing.event_audit import AuditedAction
 from restante.events.response_format import RESPONSE_FORMAT

@@ -22,7 +22,7 @@ from restante.events.response_format import (
 )
 from restante.identity.callers import ClientCaller
 from restante.identity.clients.client_tokens import ClientTokens
-from restante.web.error_responses import result_response
+from restante.web.errors.error_responses import result_response
 from restante.web.fast_lane_api import FastConnection, PollPost, bearer_token
 from restante.web.response import ApiResponse
 

@@ -6,7 +6,7 @@ from restante.events.api_versions import ApiBase
 from restante.events.inbox.poll import ClientPoll, EventPoll, PollResponse, Reply
 from restante.events.inbox.poll_schema import PollBody, StrictPollBody, parse_poll
 from restante.events.response_format import BY_VERSION, require_acceptable
-from restante.web.error_responses import result_response
+from restante.web.errors.error_responses import result_response
 from restante.web.long_poll import long_poll
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse

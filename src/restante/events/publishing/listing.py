@@ -10,9 +10,9 @@ import msgspec
 
 from restante.core.errors import NotFound
 from restante.core.iso_time import Timestamp, iso_precise
-from restante.database import filtered_list
 from restante.database.connection import Connection, Row
-from restante.database.filtered_list import Condition, FilteredList, StateCounting, among, between, equal
+from restante.database.lists import filtered_list
+from restante.database.lists.filtered_list import Condition, FilteredList, StateCounting, among, between, equal
 from restante.database.paging import Page, PageRequest
 from restante.database.queries import queries_beside
 from restante.events.clients import client_scope

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 import msgspec
 
 from restante.database.database import Database
-from restante.database.filtered_list import StateCounts
+from restante.database.lists.filtered_list import StateCounts
 from restante.database.paging import Page
 from restante.events.bulk.event_actions import EventBulkFilter, event_job_actions
 from restante.events.publishing import client_status, errored_events, listing

@@ -8,7 +8,7 @@ from restante.database.commit_events import ClusterMessage, ForeignCommit
 from restante.database.database import Database
 from restante.delivery.retention import Sweep
 from restante.events.bulk.event_actions import event_job_actions
-from restante.events.clients.remote_keys import RemoteKeys
+from restante.events.clients.authentication.remote_keys import RemoteKeys
 from restante.events.publishing.publishing import EventsToSign
 from restante.events.publishing.routes import AdminEventRoutes
 from restante.events.signing import event_keys

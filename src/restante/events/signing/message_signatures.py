@@ -28,9 +28,10 @@ from restante.core.errors import NotFound
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.events.api_versions import Version
-from restante.events.clients import client_keys, clients
+from restante.events.clients import clients
+from restante.events.clients.authentication import client_keys
+from restante.events.clients.authentication.remote_keys import RemoteKeys
 from restante.events.clients.clients import EventClient
-from restante.events.clients.remote_keys import RemoteKeys
 from restante.events.errors import InvalidClaim, MalformedSignature, MissingClaim, MissingSignature, SignatureError
 from restante.events.signing import event_keys, jws
 from restante.events.signing.event_keys import SealedEventKey

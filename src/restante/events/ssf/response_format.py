@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from restante.core.errors import RestanteError
 from restante.events.response_format import BareJsonFormat, retry_after
-from restante.web.challenges import challenge
+from restante.web.errors.challenges import challenge
 from restante.web.response import ApiResponse, json_response
 
 _CODES = {

@@ -16,7 +16,7 @@ from restante.events.inbox.poll_schema import Description, Jti, PollBody, SetErr
 from restante.events.ssf import streams
 from restante.events.ssf.response_format import RESPONSE_FORMAT
 from restante.events.ssf.routes_streams import STREAMS_PATH, TAG
-from restante.web.error_responses import result_response
+from restante.web.errors.error_responses import result_response
 from restante.web.long_poll import long_poll
 from restante.web.request import ApiRequest
 from restante.web.response import ApiResponse

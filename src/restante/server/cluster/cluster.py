@@ -19,7 +19,7 @@ import structlog
 from restante.database.bus import node_messages
 from restante.database.bus.node_bus import NodeBus
 from restante.database.bus.node_messages import NodeMessage
-from restante.database.clock import DatabaseClock
+from restante.database.clocks.clock import DatabaseClock
 from restante.database.commit_events import ClusterMessage, ForeignCommit
 from restante.database.database import Database
 from restante.database.engine import Engine

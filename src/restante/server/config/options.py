@@ -10,8 +10,8 @@ from restante.core.backoff import RETRY_SECONDS_MAX, Backoff, PollBackoff
 from restante.core.events.push_outcome import PushRules
 from restante.delivery.outbox.dispatcher import DispatcherOptions
 from restante.events.api_versions import ApiPaths
-from restante.events.clients import client_keys
 from restante.events.clients.access import AccessOptions
+from restante.events.clients.authentication import client_keys
 from restante.events.component import EventsOptions
 from restante.events.inbox.inbox import InboxOptions
 from restante.events.inbox.poll import PollOptions as EventPollOptions

@@ -9,7 +9,7 @@ from restante.commands.dispatch.rate_limits import DEFAULT_LIMIT, DEFAULT_LIMITS
 from restante.commands.lifecycle.command_types import standard_type
 from restante.core.errors import BadInput
 from restante.core.events.addresses import AllowedTargets, parse_allowed
-from restante.events.clients.client_keys import ALGORITHMS
+from restante.events.clients.authentication.client_keys import ALGORITHMS
 from restante.events.publishing.token_claims import check_uri, is_event_type
 from restante.identity.clients.scopes import SCOPES
 from restante.server.config.setting_types import CommaList, InvalidValue, split_list

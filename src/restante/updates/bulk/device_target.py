@@ -4,7 +4,7 @@ from typing import Any
 
 from restante.core.errors import BadInput
 from restante.database.connection import Connection, Row
-from restante.database.long_counts import count_now
+from restante.database.lists.long_counts import count_now
 from restante.database.queries import queries_beside
 from restante.identity import access_audit
 from restante.identity.grants import AllowedIds, Area

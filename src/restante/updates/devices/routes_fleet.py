@@ -11,7 +11,7 @@ from restante.core.errors import Conflict, NotFound
 from restante.core.iso_time import Timestamp, iso_precise
 from restante.database.database import Database
 from restante.database.errors import DatabaseError
-from restante.database.filtered_list import StateCounts
+from restante.database.lists.filtered_list import StateCounts
 from restante.database.paging import Page
 from restante.delivery.outbox import outbox
 from restante.delivery.outbox.outbox import OWN_SOURCE, STATUSES, OutboxRow, RowFilter

@@ -3,7 +3,7 @@
     no filter: one index after another, without a look at the devices
     a filter:  its index in steps ──▶ devices of a step that match ──▶ grouped by status, state of the config, overdue
 
-See `restante.database.long_counts` for who runs the steps, and how long a result is kept.
+See `restante.database.lists.long_counts` for who runs the steps, and how long a result is kept.
 """
 
 from collections import Counter

@@ -3,7 +3,7 @@ are all within their own."""
 
 from contextlib import suppress
 
-from restante.console.forms import Form
+from restante.console.forms.forms import Form
 from restante.console.navigation import ROOT
 from restante.console.pages import ANY_ADMIN, ConsoleRequest, Hit, Pages, PageSet
 from restante.console.sign_in import INVITATION_PATH

@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from restante.console.forms import Form
+from restante.console.forms.forms import Form
+from restante.console.forms.schema_forms import fields_of, object_schema, value_of
 from restante.console.live import CLOCK, COMMANDS, EVENTS, JOBS, UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Pages, PageSet
-from restante.console.schema_forms import fields_of, object_schema, value_of
 from restante.console.scopes import allowed_in
 from restante.console.views.bulk.rollouts import DEFAULT_WAVES, rollout_request
 from restante.core.decoding import decode_json

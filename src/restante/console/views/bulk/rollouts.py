@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from restante.console.forms import Form
+from restante.console.forms.forms import Form
 from restante.console.live import CLOCK, COMMANDS, JOBS, UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Pages, PageSet

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from restante.console.counts import Counts
-from restante.console.forms import Form
+from restante.console.forms.forms import Form
 from restante.console.live import EVENTS, Live
 from restante.console.navigation import ROOT
 from restante.console.pages import ConsoleRequest, Hit, Needs, Pages, PageSet
@@ -15,7 +15,7 @@ from restante.core.decoding import decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
 from restante.core.iso_time import parse_iso
 from restante.database.database import Database
-from restante.database.filtered_list import StateCounts
+from restante.database.lists.filtered_list import StateCounts
 from restante.database.paging import PageRequest
 from restante.events.publishing import client_status, errored_events, listing, token_check
 from restante.events.publishing.errored_events import Resolution

@@ -8,9 +8,9 @@ import msgspec
 
 from restante.commands.audit.audit_listing import AuditView
 from restante.commands.lifecycle.listing import CommandDetail
-from restante.console.diffs import DiffLine, diff_lines
-from restante.console.rendering import pretty
-from restante.console.texts import COMMAND_STEPS
+from restante.console.rendering.diffs import DiffLine, diff_lines
+from restante.console.rendering.rendering import pretty
+from restante.console.rendering.texts import COMMAND_STEPS
 
 _KINDS = {
     "succeeded": "ok",

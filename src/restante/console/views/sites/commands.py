@@ -18,18 +18,18 @@ from restante.commands.lifecycle.listing import CommandFilter, CommandView
 from restante.commands.sites import miners, sites
 from restante.commands.sites.miners import MinerFilter
 from restante.console.counts import Counts
-from restante.console.forms import Form
+from restante.console.forms.forms import Form
+from restante.console.forms.schema_forms import FormField, fields_of, value_of
 from restante.console.live import COMMANDS, Live
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Needs, Pages, PageSet
-from restante.console.schema_forms import FormField, fields_of, value_of
 from restante.console.views.sites.command_history import attempts_of, snapshots_of, steps_of
 from restante.core.commands.command_states import State
 from restante.core.decoding import INT64_MAX, decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
 from restante.core.iso_time import parse_iso
 from restante.database.connection import Connection
-from restante.database.filtered_list import StateCounts
+from restante.database.lists.filtered_list import StateCounts
 from restante.database.paging import PageRequest
 from restante.identity.grants import ALL_IDS, Area, Role
 from restante.web.response import ApiResponse

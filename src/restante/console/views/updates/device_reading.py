@@ -3,7 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass
 
-from restante.console.diffs import DiffLine, diff_lines, json_diff_lines
+from restante.console.rendering.diffs import DiffLine, diff_lines, json_diff_lines
 from restante.core.errors import NotFound
 from restante.database.connection import Connection
 from restante.database.paging import PageRequest

@@ -1,0 +1,237 @@
+"""Edge commands: leases and ACKs over HTTP compared with direct calls, claims by queue length, the idle poll."""
+
+import asyncio
+import os
+import re
+import statistics
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench.data import edge_data
+from bench.tools.load import nginx, requests_per_second
+from bench.tools.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned, serve_command
+from restante.commands.acks import acks
+from restante.commands.acks.ack_schema import AckBody, parse_ack
+from restante.commands.acks.acks import AckOptions, AckRequest
+from restante.commands.audit.audit_trail import KEY_PURPOSE, AuditTrail
+from restante.commands.dispatch import claims
+from restante.commands.dispatch.claims import ClaimOptions, ClaimRequest
+from restante.commands.dispatch.rate_limits import RateLimit, RateRules
+from restante.commands.sites.collectors import SecretBox
+from restante.database.connection import Connection
+from restante.database.database import Database
+from restante.database.sqlite import SqliteEngine
+from restante.identity.clients import collector_tokens
+from restante.identity.master_key import MasterKeySource
+from restante.server.data_folder import DataFolder
+
+SITES = 64
+PAIRS = 32_000
+NO_LIMIT = RateRules({}, RateLimit(1_000_000, 60))
+ROUNDS = 5
+
+
+class _Collector(asyncio.Protocol):
+    """Polls for one command and acknowledges it, until there are none."""
+
+    def __init__(self, token: str, progress: "_Progress") -> None:
+        bearer = f"Authorization: Bearer {token}\r\n"
+        self._poll = f"GET /api/edge/v1/commands/poll?limit=1 HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\n".encode()
+        self._ack = f"HTTP/1.1\r\nHost: localhost\r\n{bearer}Content-Type: application/json\r\n".encode()
+        self._progress = progress
+        self._received = b""
+        self._is_polling = True
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def start(self) -> None:
+        self.transport.write(self._poll)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, gap, body = self._received.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head)
+        if not gap or length is None or len(body) < int(length[1]):
+            return
+        self._received = b""
+        assert head.startswith(b"HTTP/1.1 200"), head + body
+        if self._is_polling:
+            self._acknowledge(body)
+        else:
+            self._is_polling = True
+            self._progress.count()
+            self.transport.write(self._poll)
+
+    def _acknowledge(self, body: bytes) -> None:
+        command = re.search(rb'"command_id":"([^"]+)".*"nonce":"([^"]+)"', body)
+        if command is None:
+            self._progress.fail()
+            return
+        self._is_polling = False
+        ack = b'{"status":"succeeded","result_code":0,"nonce":"%b"}' % command[2]
+        self.transport.write(
+            b"POST /api/edge/v1/commands/%b/ack %bContent-Length: %d\r\n\r\n%b" % (command[1], self._ack, len(ack), ack)
+        )
+
+
+class _Progress:
+    def __init__(self, pairs: int) -> None:
+        self._left = pairs
+        self.finished: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+    def count(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self.finished.set_result(time.perf_counter())
+
+    def fail(self) -> None:
+        if not self.finished.done():
+            self.finished.set_exception(RuntimeError(f"{self._left} pairs are missing"))
+
+
+async def collect(port: int, tokens: list[str], pairs: int) -> float:
+    loop = asyncio.get_running_loop()
+    progress = _Progress(pairs)
+    collectors = [
+        (await loop.create_connection(partial(_Collector, token, progress), "127.0.0.1", port))[1] for token in tokens
+    ]
+    started = time.perf_counter()
+    for collector in collectors:
+        collector.start()
+    seconds = await progress.finished - started
+    for collector in collectors:
+        collector.transport.abort()
+    return pairs / seconds
+
+
+def server_command(folder: DataFolder, port: int) -> list[str]:
+    return serve_command(folder.path, port, "--command-rate-limits", "default=1000000/60", "--log-level", "error")
+
+
+def pairs_over_http() -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as name:
+        http = edge_data.prepare(Path(name) / "http", SITES, PAIRS // SITES + 200)
+        direct = edge_data.prepare(Path(name) / "direct", SITES, PAIRS // SITES + 200)
+        port = free_port()
+        signed = {"ENABLE_COMMAND_SIGNATURE": "true"}
+        with pinned(SERVER_CORE, server_command(http.folder, port), port, signed, Path(name) / "log"):
+            os.sched_setaffinity(0, {int(CLIENT_CORE)})
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(collect(port, http.tokens, 2000))
+                over_http = runner.run(collect(port, http.tokens, PAIRS))
+        os.sched_setaffinity(0, {int(SERVER_CORE)})
+        directly = _pairs_directly(direct)
+        os.sched_setaffinity(0, {0, 1})
+    return {
+        "pairs/s over HTTP, 64 collectors on 64 sites, signed, durable": over_http,
+        "pairs/s by direct calls, the same": directly,
+        "ratio": over_http / directly,
+    }
+
+
+def _pairs_directly(edge: edge_data.EdgeData) -> float:
+    """The same claims and ACKs, 64 at a time, as calls of the database layer on the same core."""
+    database = Database(SqliteEngine(edge.folder.database_path))
+    master_key = MasterKeySource(edge.folder.master_key_path, None).make()
+    trail, box = AuditTrail(master_key.derive_key(KEY_PURPOSE)), SecretBox(master_key)
+    claim_options = ClaimOptions(60, NO_LIMIT, is_signed=True, is_one_lease_per_miner=True)
+    ack_options = AckOptions(box, is_nonce_required=False, is_signature_required=False)
+    callers = [database.read_now(collector_tokens.find, token) for token in edge.tokens]
+    read = parse_ack(AckBody(status="succeeded", result_code=0), b"{}")
+    # The operations of the server, so that calls are batched as there.
+    claim_operation = claims.claim_operation(trail, claim_options)
+    ack_operation = acks.ack_operation(trail, ack_options)
+
+    async def collector(caller: Any, pairs: int) -> None:
+        for _ in range(pairs):
+            claimed = await database.run_batched(claim_operation, ClaimRequest(caller, None, 1))
+            result = await database.run_batched(ack_operation, AckRequest(caller, claimed.commands[0].command_id, read))
+            assert isinstance(result, acks.AckResult), result
+
+    async def all_collectors() -> None:
+        await asyncio.gather(*(collector(caller, PAIRS // SITES) for caller in callers))
+
+    started = time.perf_counter()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(all_collectors())
+    seconds = time.perf_counter() - started
+    database.close()
+    return PAIRS / seconds
+
+
+def claims_by_queue_length(small: int = 1, large: int = 1000, site_count: int = 1000) -> dict[str, float]:
+    """The cost of a claim of one command with a thousand and with a million pending commands, over a thousand sites."""
+    with tempfile.TemporaryDirectory() as name:
+        databases = []
+        for each in (small, large):
+            edge = edge_data.prepare(Path(name) / str(each), site_count, each + 1)
+            database = Database(SqliteEngine(edge.folder.database_path))
+            callers = [database.read_now(collector_tokens.find, token) for token in edge.tokens]
+            databases.append((database, callers, AuditTrail(bytes(32))))
+        pairs = [tuple(_claim_microseconds(*each) for each in databases) for _ in range(ROUNDS)]
+        for database, _, _ in databases:
+            database.close()
+    return {
+        f"µs a claim, {small * site_count:,} pending (median)": statistics.median(pair[0] for pair in pairs),
+        f"µs a claim, {large * site_count:,} pending (median)": statistics.median(pair[1] for pair in pairs),
+        "ratio (median of rounds)": statistics.median(large / small for small, large in pairs),
+    }
+
+
+def _claim_microseconds(database: Database, callers: list[Any], trail: AuditTrail) -> float:
+    options = ClaimOptions(60, NO_LIMIT, is_signed=False, is_one_lease_per_miner=True)
+
+    def claim_each(conn: Connection) -> float:
+        started = time.perf_counter()
+        for caller in callers:
+            claims.claim(conn, trail, options, ClaimRequest(caller, None, 1))
+        seconds = time.perf_counter() - started
+        raise _RolledBack(seconds / len(callers) * 1e6)
+
+    # Roll back, so that each round starts with the same queues.
+    try:
+        database.write_now(claim_each)
+    except _RolledBack as rolled_back:
+        return rolled_back.microseconds
+    raise AssertionError("a round must be rolled back")
+
+
+class _RolledBack(Exception):
+    def __init__(self, microseconds: float) -> None:
+        super().__init__(microseconds)
+        self.microseconds = microseconds
+
+
+def idle_poll() -> dict[str, float]:
+    """Polls of sites without commands, compared with nginx sending the same number of bytes."""
+    with tempfile.TemporaryDirectory() as name:
+        edge = edge_data.prepare(Path(name) / "data", 1000, 0)
+        token_file = Path(name) / "tokens"
+        token_file.write_text("\n".join(edge.tokens) + "\n")
+        port = free_port()
+        body = (
+            '{"commands":[],"miner_command_count":0,"remote_command_count":0,"rate_limited_count":0,'
+            '"server_time":"2026-11-16T03:59:52Z"}'
+        )
+        path = "/api/edge/v1/commands/poll"
+        ratios, ours, theirs = [], [], []
+        with (
+            nginx(Path(name), body) as reference,
+            pinned(SERVER_CORE, server_command(edge.folder, port), port, log=Path(name) / "log"),
+        ):
+            requests_per_second(port, token_file, 2, path)
+            for _ in range(ROUNDS):
+                theirs.append(requests_per_second(reference, token_file, 4, path))
+                ours.append(requests_per_second(port, token_file, 4, path))
+                ratios.append(ours[-1] / theirs[-1])
+    return {
+        "nginx requests/s (median)": statistics.median(theirs),
+        "restante requests/s (median)": statistics.median(ours),
+        "ratio (median of rounds)": statistics.median(ratios),
+    }

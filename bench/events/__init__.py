@@ -1,0 +1,1 @@
+"""Events: publishing, signing, fetching and acknowledging."""

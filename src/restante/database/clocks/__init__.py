@@ -1,0 +1,1 @@
+"""The database's time: read once for many uses in this process, and never going back on the embedded engine."""

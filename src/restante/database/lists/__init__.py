@@ -1,0 +1,1 @@
+"""Lists over large tables: filtered pages, and exact counts, without a read that takes long."""
