@@ -33,7 +33,7 @@ from restante.server.config.options import signing_options
 from restante.server.config.settings import Settings
 from restante.server.monitoring import logs
 
-TOKENS = 6000
+TOKENS = 12_000
 ROUNDS = 5
 SUB = "https://bank.example/open-banking/v4.0/pisp/domestic-payments/pmt-7290-003"
 EVENTS = {

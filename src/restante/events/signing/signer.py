@@ -43,7 +43,7 @@ log = structlog.get_logger()
 BATCH_ROWS = 512
 # While the processes work on one batch, another one waits for them, and one is stored or read.
 BATCHES_MAX = 3
-JOB_ROWS = 32
+JOB_ROWS = 64
 JOB_BYTES_MAX = 256 * 1024
 INTERVAL_SECONDS = 5.0
 
