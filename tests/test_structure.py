@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +27,7 @@ SMALL_LINES = 40
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
 SQL_FILES = sorted(path for path in SOURCE.rglob("*.sql") if path.parent.name not in ("migrations", "schemas"))
 
-MODULES_MAX = 16
+MODULES_MAX = 15
 # Folders that hold migrations, templates, assets and schemas, and no modules.
 PACKAGES = sorted({module.parent for module in MODULES})
 
@@ -44,6 +45,12 @@ def test_every_package_has_a_folder_of_tests(package: Path) -> None:
 @pytest.mark.parametrize("package", PACKAGES, ids=name_of)
 def test_no_package_is_crowded(package: Path) -> None:
     assert len([module for module in MODULES if module.parent == package]) <= MODULES_MAX
+
+
+@pytest.mark.parametrize("root", ["bench", "client/src", "client/tests"])
+def test_no_folder_beside_the_source_is_crowded(root: str) -> None:
+    modules = Counter(path.parent for path in (ROOT / root).rglob("*.py") if path.name != "__init__.py")
+    assert {folder: count for folder, count in modules.items() if count > MODULES_MAX} == {}
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=name_of)
