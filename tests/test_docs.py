@@ -46,6 +46,8 @@ PAGES = [
     REPOSITORY / "CHANGELOG.md",
     REPOSITORY / "SECURITY.md",
     REPOSITORY / "bench" / "RESULTS.md",
+    REPOSITORY / "client" / "README.md",
+    REPOSITORY / "vectors" / "README.md",
     *sorted(DOCS.rglob("*.md")),
 ]
 
