@@ -163,7 +163,7 @@ def responses(server: CampaignServer, port: int, requests: list[bytes]) -> list[
         wires = [opened.enter_context(RawConnection(port)) for _ in requests]
         send_all(server, wires, requests)
         send_all(server, wires, [ENDING] * len(requests))
-        # Whether a client is told to go on with its body depends on when the body arrives.
+        # Whether the server sends 100 Continue depends on when the body arrives.
         return [_VARYING.sub(b"*", read_until_closed(wire)).replace(CONTINUE, b"") for wire in wires]
 
 

@@ -183,7 +183,7 @@ async def running(node: "Node") -> AsyncIterator[None]:
         async with asyncio.timeout(FINISH_SECONDS):
             await node.components.finish()
     except (TimeoutError, DatabaseUnavailable) as error:
-        log.error("stopping without writing what was only in memory", error=str(error) or "no answer in time")
+        log.error("stopping without writing state that is only in memory", error=str(error) or "no answer in time")
     if node.cluster is not None:
         await asyncio.to_thread(node.cluster.close, _seconds_left(node))
     log.info("stopped")

@@ -58,7 +58,7 @@ Result = TypeVar("Result")
 
 
 class LaneReply(Generic[Result]):
-    """Sends a protocol's result as the response to a request. One lives as long as a poll is parked, so it is small."""
+    """Sends a protocol's result as the response to a request. It exists as long as a poll is parked, so it is small."""
 
     __slots__ = ("_connection", "_to_response")
 
@@ -81,7 +81,7 @@ class FastHandler(Protocol):
 
     @property
     def is_read_only(self) -> bool:
-        """Whether nothing is lost if the client disconnects before the response, so that nobody must notice it."""
+        """Whether nothing is lost if the client disconnects before the response: the lane need not notice it."""
 
     def __call__(self, query: bytes, headers: dict[bytes, bytes], connection: DeferringConnection, /) -> bool: ...
 

@@ -116,7 +116,7 @@ class RedisServers:
         return replies
 
     async def _check_refusal(self) -> None:
-        """Ask whether writes are accepted again, by one that changes nothing: it adds an entry before all others."""
+        """Check whether writes are accepted again, by one that changes nothing: it adds an entry before all others."""
         key = self._refused_key
         if key is None:
             return

@@ -1,6 +1,6 @@
 """`GET /metrics` in the Prometheus text format: every metric of the server, declared in one list.
 
-Hot paths count with plain integers. A scrape asks each component to read what it needs from the database
+Hot paths count with plain integers. At a scrape each component reads what it needs from the database
 (`read_metrics`) and for its samples (`metrics`). Labels never carry an id, a token or anything else that a caller can
 choose freely.
 
@@ -127,7 +127,7 @@ METRICS = {
 
 @dataclass(frozen=True, slots=True)
 class MetricsOptions:
-    """`token`: who reads the metrics must send it. `is_apart`: they are served at an address of their own.
+    """`token`: readers of the metrics must send it. `is_apart`: the metrics are served at a separate address.
     `shows_tenants`: labels may name a tenant."""
 
     token: str | None = field(default=None, repr=False)
@@ -147,7 +147,7 @@ class Metrics:
         self._options = options
         # Set in a worker process: the metrics of the other workers.
         self.worker_metrics: WorkerMetrics | None = None
-        # Set while the metrics are served at an address of their own.
+        # Set while the metrics are served at a separate address.
         self.own_port: int | None = None
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)

@@ -110,7 +110,7 @@ class SimulatedMiner:
         handler = getattr(self, f"_do_{command}", None)
         if handler is None:
             return _status(ERROR, 14, "Invalid command")
-        # Before the reply: whoever gets the reply finds it here.
+        # Before the reply: a caller that has the reply finds it here.
         self.executed.append((command, parameter))
         reply: dict[str, Any] = handler(parameter)
         return reply
