@@ -298,6 +298,18 @@ def test_every_path_in_the_architecture_exists() -> None:
     assert [path for path in sorted(paths) if not (REPOSITORY / path).exists()] == []
 
 
+def test_every_sub_package_is_in_the_architecture() -> None:
+    rows = re.findall(r"^\| `src/restante/(\w+)` \|.*\| (.*) \|$", (DOCS / "architecture.md").read_text(), re.MULTILINE)
+    source = REPOSITORY / "src" / "restante"
+    listed = {package: set(re.findall(r"`(\w+)`", folders)) for package, folders in rows}
+    actual = {
+        package.name: {folder.name for folder in package.iterdir() if folder.is_dir() and folder.name != "__pycache__"}
+        for package in source.iterdir()
+        if (package / "__init__.py").exists()
+    }
+    assert listed == actual
+
+
 def test_every_documented_log_event_is_in_the_source() -> None:
     logs = RUNBOOK.read_text().split("\n## Logs\n", 1)[1].split("\n## ", 1)[0]
     events = [event for line in _LOG_EVENTS.findall(logs) for event in re.findall(r"`([^`]+)`", line)]
