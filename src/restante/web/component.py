@@ -1,7 +1,7 @@
 """The interface between a node and its parts.
 
-Each protocol, and each part that runs something, is one `Component`. A node holds a list of components and knows
-nothing else about them: it serves their routes, runs their services, passes commit events to them and closes them.
+Each protocol, and each part that runs something, is one `Component`. A node holds a list of components and uses
+them only by this interface: it serves their routes, runs their services, passes commit events to them and closes them.
 Adding a protocol means adding a package and one entry in the node's list.
 
     commit events, cluster messages ─▶ their handlers       ─▶ wake waiters and services, invalidate caches

@@ -1,4 +1,4 @@
-"""What a protocol knows of the fast lane: the handlers it offers there, and the connection that a handler answers.
+"""The interface of the fast lane for protocols: the handlers that they offer, and the connection of a handler.
 
 A handler gets a request that arrived whole and in its plainest form. It returns False for "not in this form, let the
 application serve it", having changed nothing. Otherwise it responds through the connection, now or later, exactly once.

@@ -112,7 +112,7 @@ class _Updates(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class PollResult:
-    """One response to a poll. `interval_seconds` is when the server wants the next poll."""
+    """One response to a poll. `interval_seconds` is the time until the next poll, as the server sent it."""
 
     signals: Sequence[Signal]
     cursor: str

@@ -124,7 +124,7 @@ function replacePart(part, next) {
 }
 
 // Rows stay where they are while the person may be reading them: known rows are updated in their places, rows that are
-// no longer in the list are marked, and new ones wait until the reader wants them.
+// no longer in the list are marked, and new ones wait until the person shows them.
 const rowsOf = (part) => [...part.querySelectorAll("tbody tr")];
 const keyOf = (row) => row.querySelector("th a[href]")?.getAttribute("href") ?? signature(row);
 

@@ -195,7 +195,7 @@ class RedisServers:
         raise RedisUnavailable("a connection was lost")
 
     async def _find_master(self) -> tuple[str, int]:
-        problem: Exception = RedisUnavailable("no sentinel knows the service")
+        problem: Exception = RedisUnavailable("no sentinel has the service")
         for host, port in self._address.hosts:
             try:
                 sentinel = await self._connect_sentinel(host, port)

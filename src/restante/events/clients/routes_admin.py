@@ -157,7 +157,7 @@ class AdminClientRoutes:
         remote_keys: RemoteKeys,
     ) -> None:
         self._database = database
-        # The last poll of a client that memory knows, if it is newer than the stored one.
+        # The last poll of a client in memory, if it is newer than the stored one.
         self._newest_poll = newest_poll
         self._options = options
         self._remote_keys = remote_keys

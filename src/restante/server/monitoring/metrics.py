@@ -69,7 +69,7 @@ METRICS = {
     "restante_collector_over_budget": _counter(
         "Requests of collectors refused over a budget (bytes, telemetry, repeats).", "budget"
     ),
-    "restante_audit_set_back": _gauge("Whether the audit trail lacks a row that this server remembers."),
+    "restante_audit_set_back": _gauge("Whether the audit trail lacks the row in audit.head of this server."),
     "restante_audit_anchors": _counter("Heads of the audit trail sent to the anchor, by outcome.", "outcome"),
     "restante_known_tails": _gauge("Devices whose idle polls are answered from memory."),
     "restante_cached_tokens": _gauge("Verified device tokens in memory."),
@@ -103,7 +103,7 @@ METRICS = {
     "restante_redis_rebuilds": _counter("Streams rebuilt from the database."),
     "restante_redis_rings": _counter("Notifications from Redis that another server changed a stream."),
     "restante_redis_windows": _counter("Claims checked against the rate limits in Redis first.", "outcome"),
-    "restante_notices": _counter("Messages of other nodes: received (told), or found by a scan (found).", "how"),
+    "restante_notices": _counter("Messages of other nodes: by notification (told), or by a scan (found).", "how"),
     "restante_commits": _counter("Write transactions committed."),
     "restante_writes": _counter("Writes made; several share one commit."),
     "restante_clock_ahead_seconds": _gauge("How far the embedded database's clock is ahead of a clock set back."),

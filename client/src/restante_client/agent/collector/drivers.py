@@ -114,7 +114,7 @@ class Driver(Protocol):
         """Stop hashing."""
 
     def select_pool(self, number: int) -> str:
-        """Mine for a pool that the miner knows."""
+        """Mine for a pool that the miner has."""
 
     def set_pool(self, pool: Pool) -> str:
         """Mine for this pool. An older entry with the same address and user is removed."""

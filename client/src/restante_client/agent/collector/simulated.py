@@ -1,4 +1,4 @@
-"""A simulated miner that speaks the CGMiner API on a loopback port, for tests and demonstrations.
+"""A simulated miner that serves the CGMiner API on a loopback port, for tests and demonstrations.
 
     restante-simulated-miners --count 3 --inventory inventory.toml --faults 30
 
