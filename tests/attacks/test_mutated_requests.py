@@ -1,4 +1,4 @@
-"""The raw-socket campaign: mutated requests to the fast lane and to uvicorn alone. Issue 12, proof.
+"""Mutated requests over raw sockets, to the fast lane and to uvicorn alone (promise 1 of SECURITY.md).
 
 For each mutated request both respond alike, byte for byte except dates and random ids, or both refuse it with a 4xx and
 close. There is no 5xx. The same requests are made each time; `make attacks` makes 24,000 of them.

@@ -1,4 +1,4 @@
-"""More connections than file descriptors. Issue 12, line 16."""
+"""More connections than file descriptors (promise 16 of SECURITY.md)."""
 
 import asyncio
 import errno
