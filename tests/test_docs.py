@@ -46,6 +46,8 @@ PAGES = [
     REPOSITORY / "CHANGELOG.md",
     REPOSITORY / "SECURITY.md",
     REPOSITORY / "bench" / "RESULTS.md",
+    REPOSITORY / "client" / "README.md",
+    REPOSITORY / "vectors" / "README.md",
     *sorted(DOCS.rglob("*.md")),
 ]
 
@@ -256,11 +258,31 @@ def test_decision_numbers_are_unique() -> None:
 
 
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.name[:4])
-def test_decision_has_the_common_format_and_is_in_the_index(page: Path) -> None:
+def test_decision_has_the_common_format(page: Path) -> None:
     text = page.read_text()
     assert re.match(rf"# {page.name[:4]}\. \S.*\n\nDate: \d{{4}}-\d\d-\d\d\n\nStatus: (accepted|superseded by )", text)
     assert re.findall("^## (.*)$", text, re.MULTILINE) == ["Context", "Decision", "Consequences"]
-    assert f"({page.name})" in (DOCS / "decisions" / "README.md").read_text()
+
+
+def test_index_of_decisions_has_every_title_once() -> None:
+    index = " ".join((DOCS / "decisions" / "README.md").read_text().split())
+    entries = re.findall(r"- \[(\d{4})\]\(([^)]+)\) (.*?)\.(?: \*Superseded by (\d{4})\.\*)?(?= - \[| ## |$)", index)
+    expected = []
+    for page in DECISIONS:
+        title, status = page.read_text().split("\n", 1)[0], status_of(page)
+        superseding = status.partition("superseded by [")[2][:4]
+        expected.append((page.name[:4], page.name, title.partition(". ")[2], superseding))
+    assert sorted(entries) == expected
+
+
+def status_of(page: Path) -> str:
+    return page.read_text().split("\nStatus: ", 1)[1].split("\n\n", 1)[0]
+
+
+def test_decisions_that_change_each_other_link_in_both_directions() -> None:
+    links = {(page.name, link) for page in DECISIONS for link in _LINK.findall(status_of(page))}
+    assert links
+    assert [(page, link) for page, link in sorted(links) if (link, page) not in links] == []
 
 
 def test_index_of_pages_is_complete() -> None:
@@ -274,6 +296,18 @@ def test_every_path_in_the_architecture_exists() -> None:
     paths = {path.rstrip("/") for path in re.findall(r"\b(?:src|tests|docs|bench)/[\w./@-]*\w", text)}
     assert paths
     assert [path for path in sorted(paths) if not (REPOSITORY / path).exists()] == []
+
+
+def test_every_sub_package_is_in_the_architecture() -> None:
+    rows = re.findall(r"^\| `src/restante/(\w+)` \|.*\| (.*) \|$", (DOCS / "architecture.md").read_text(), re.MULTILINE)
+    source = REPOSITORY / "src" / "restante"
+    listed = {package: set(re.findall(r"`(\w+)`", folders)) for package, folders in rows}
+    actual = {
+        package.name: {folder.name for folder in package.iterdir() if folder.is_dir() and folder.name != "__pycache__"}
+        for package in source.iterdir()
+        if (package / "__init__.py").exists()
+    }
+    assert listed == actual
 
 
 def test_every_documented_log_event_is_in_the_source() -> None:

@@ -1,4 +1,4 @@
-"""The shape of the source itself: what is written where, how large, and that nothing named is missing or left over."""
+"""The structure of the source: sizes of modules and functions, and that every named query exists and is used."""
 
 import ast
 import re

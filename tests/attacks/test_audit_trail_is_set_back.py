@@ -69,7 +69,7 @@ def test_all_chains_set_back_together_are_found_by_the_remembered_head(restante:
     set_back(restante.data, checkpoints, 0, 1)
     result = restante("audit", "verify")
     assert result.exit_code == 1
-    assert "exported or remembered before" in result.stdout
+    assert "exported or stored elsewhere before" in result.stdout
 
 
 def test_data_folder_set_back_as_a_whole_is_found_by_an_anchor_only(restante: Restante, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_data_folder_set_back_as_a_whole_is_found_by_an_anchor_only(restante: Re
     for proof in (anchors, later):
         result = restante("audit", "verify", "--since", str(proof))
         assert result.exit_code == 1, proof
-        assert "exported or remembered before" in result.stdout
+        assert "exported or stored elsewhere before" in result.stdout
 
 
 def test_time_of_a_checkpoint_cannot_be_changed(restante: Restante) -> None:

@@ -1,4 +1,4 @@
-"""Pages of others: what a browser is told with every response, its session cookie, and the origin of its requests."""
+"""Pages of other origins: the security headers of every response, the session cookie, and the origin of requests."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One address, or one caller, tries to take all connections or waits of the server. Issue 12, line 3."""
+"""One address, or one caller, tries to take all connections or waits of the server (promise 3 of SECURITY.md)."""
 
 import socket
 from collections.abc import Callable, Iterator

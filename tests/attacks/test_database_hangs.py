@@ -1,4 +1,4 @@
-"""Issue 12, line 13: PostgreSQL keeps its connections open and answers nothing, because its processes are stopped."""
+"""PostgreSQL keeps its connections open and answers nothing: its processes are stopped (promise 13 of SECURITY.md)."""
 
 import signal
 from collections.abc import Iterator

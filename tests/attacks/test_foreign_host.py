@@ -1,4 +1,4 @@
-"""A token request sent with another server's `Host`: what the server says of itself never comes from the request."""
+"""A token request sent with another server's `Host`: the server's own URL never comes from the request."""
 
 import json
 from pathlib import Path

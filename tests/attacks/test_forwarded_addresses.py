@@ -1,4 +1,4 @@
-"""Callers behind a proxy have limits of their own, and no caller gets a fresh limit by writing the header itself."""
+"""Each caller behind a proxy has its own limits, and no caller gets a fresh limit by writing the header itself."""
 
 import ipaddress
 

@@ -1,4 +1,4 @@
-"""Issue 12, line 14: a node that is stopped (SIGSTOP) in a transaction keeps its locks for a few seconds only."""
+"""A node that is stopped in a transaction keeps its locks for a few seconds only (promise 14 of SECURITY.md)."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Attack: read the metrics of the server as a stranger, and learn from their labels who its tenants are."""
+"""Attack: read the metrics of the server as a stranger, and find its tenants in the labels."""
 
 from contextlib import closing
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The raw-socket campaign: mutated requests to the fast lane and to uvicorn alone. Issue 12, proof.
+"""Mutated requests over raw sockets, to the fast lane and to uvicorn alone (promise 1 of SECURITY.md).
 
 For each mutated request both respond alike, byte for byte except dates and random ids, or both refuse it with a 4xx and
 close. There is no 5xx. The same requests are made each time; `make attacks` makes 24,000 of them.
@@ -163,7 +163,7 @@ def responses(server: CampaignServer, port: int, requests: list[bytes]) -> list[
         wires = [opened.enter_context(RawConnection(port)) for _ in requests]
         send_all(server, wires, requests)
         send_all(server, wires, [ENDING] * len(requests))
-        # Whether a client is told to go on with its body depends on when the body arrives.
+        # Whether the server sends 100 Continue depends on when the body arrives.
         return [_VARYING.sub(b"*", read_until_closed(wire)).replace(CONTINUE, b"") for wire in wires]
 
 

@@ -1,4 +1,4 @@
-"""More connections than file descriptors. Issue 12, line 16."""
+"""More connections than file descriptors (promise 16 of SECURITY.md)."""
 
 import asyncio
 import errno
@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from restante.server import lifecycle
 from restante.server.http.connection_limits import ConnectionLimits, Verdict, descriptor_reserve
 from restante.server.http.http_listener import HttpListener
-from restante.server.http.tls import TlsFiles
+from restante.server.http.tls.files import TlsFiles
 from tests.faults.server_process import PROGRAM, TIMEOUT_SECONDS, running_server
 from tests.pki import pki
 from tests.server.live_server import RawConnection

@@ -1,4 +1,4 @@
-"""Strangers send endless request lines, headers, trailers and pipelines. Issue 12, line 1.
+"""Strangers send endless request lines, headers, trailers and pipelines (promise 1 of SECURITY.md).
 
 Each bound holds for the fast lane, for uvicorn's protocol alone, and behind TLS.
 """

@@ -1,4 +1,4 @@
-"""Issue 12, line 17: `/readyz` is 503 with the reason while no write succeeds or the database file is gone."""
+"""`/readyz` is 503 with the reason while no write succeeds or the database file is gone (promise 17 of SECURITY.md)."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Issue 12, line 18: a Redis that answers and refuses writes is reported, once."""
+"""A Redis that answers and refuses writes is reported, once (promise 18 of SECURITY.md)."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from restante.server.config.settings_sources import SettingsError, load
-from restante.server.http.tls import TlsFiles, TlsFilesError
+from restante.server.http.tls.files import TlsFiles, TlsFilesError
 from tests.pki import CertificateFiles, pki
 from tests.server.live_server import LiveServer
 from tests.server.tls_connection import SETTINGS, TlsConnection

@@ -1,4 +1,4 @@
-"""Issue 12, line 19 (i): parked polls for events are answered when the server stops, also those of Shared Signals."""
+"""Parked polls for events are answered when the server stops, also those of Shared Signals."""
 
 import json
 from pathlib import Path

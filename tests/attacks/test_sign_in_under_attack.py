@@ -1,4 +1,4 @@
-"""Strangers guess passwords: they lock nobody out, keep nobody waiting, and hash no more than a few at a time."""
+"""Strangers guess passwords: they lock no person out, delay no person, and hash no more than a few at a time."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Issue 12, line 18: SIGHUP, a clock set back, a key without its database, a lock that fails, a closed output."""
+"""Promise 18 of SECURITY.md: SIGHUP, a clock set back, a key without its database, a lock that fails, no output."""
 
 import shutil
 import signal

@@ -1,4 +1,4 @@
-"""Issue 12, line 15: the database file of a stopped server contains all data, without the files beside it."""
+"""The database file of a stopped server contains all data, without the files beside it (promise 15 of SECURITY.md)."""
 
 import shutil
 import signal

@@ -50,7 +50,7 @@ async def test_budget_used_up_at_one_node_is_used_up_at_the_others(
     first, second, third = nodes(database, clock, 3)
     assert not first.is_refused(device_id, 6000)
     await first.sharing.try_once()
-    # The second node does not know yet. It learns of it when the collector has used an eighth there.
+    # The second node does not have the spending yet. It reads it when the collector has used an eighth there.
     assert not second.is_refused(device_id, 750)
     await second.sharing.try_once()
     assert second.is_refused(device_id, 1)

@@ -1,4 +1,4 @@
-"""Counts beside lists: quick ones are made for every page, slow ones are remembered and delay no page twice."""
+"""Counts beside lists: quick ones are made for every page, slow ones are kept and delay no page twice."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A clock that stands still until somebody sets it, shared by processes through a file, and ids from a seed.
+"""A clock that does not move until it is set, shared by processes through a file, and ids from a seed.
 
 Only for pictures: a server with such a clock and such ids must serve nobody.
 

@@ -28,8 +28,8 @@ from restante.server.config.setting_types import Address
 from restante.server.config.settings import Settings
 from restante.server.data_folder import DataFolder
 from restante.server.http.bounded_protocol import bounded_protocol_class
+from restante.server.http.listening_server import ListeningServer
 from restante.server.http.local_socket import open_local_socket
-from restante.server.http.tls_listening import ListeningServer
 from restante.updates.response_format import RESPONSE_FORMAT
 
 T = TypeVar("T")

@@ -55,7 +55,7 @@ def comparable(response: httpx.Response) -> tuple[int, bytes, list[tuple[str, st
 def test_command_of_another_site_is_refused_in_every_state(
     server: PopulatedServer, callers: Callers, foreign: EdgeResources, path: str
 ) -> None:
-    """Leased, waiting, not approved, cancelled: a collector of another site cannot tell."""
+    """Leased, waiting, not approved, cancelled: a collector of another site gets the same response for all."""
     cancelled_id = server.add_edge_resources().command_id
     server.node.database.write_now(cancellation.cancel, server.node.commands.trail, cancelled_id, "tests")
     route = route_named("POST " + path.format("{command_id}"))

@@ -1,4 +1,4 @@
-"""The keys that sign events are published before the first event exists, whoever reads them and from whichever node.
+"""The keys that sign events are published before the first event exists, for every reader and at every node.
 
 The receivers are libraries that clients use: PyJWT and joserfc, with the keys as they were before the event.
 """

@@ -1,4 +1,4 @@
-"""The whole pass is tested in `tests/attacks/test_secret_parameters_are_read.py`."""
+"""Sealing secret parameters at the start. The whole pass: `tests/attacks/test_secret_parameters_are_read.py`."""
 
 from contextlib import closing
 from pathlib import Path

@@ -15,7 +15,7 @@ B = TypeVar("B", bound="BlockingClient[Any]")
 
 
 class Store(Protocol):
-    """What a client remembers on disk. Each kind of client has its own."""
+    """The stored state of a client. Each kind of client has its own."""
 
     def close(self) -> None: ...
 

@@ -44,7 +44,7 @@ class Response:
 
 
 class Runtime(ABC):
-    """How a client reaches the world."""
+    """How a client reaches servers, the clock and randomness."""
 
     @abstractmethod
     async def send(self, request: httpx.Request, timeout_seconds: float) -> Response:

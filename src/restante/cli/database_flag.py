@@ -39,7 +39,7 @@ def add_database_flag(app: typer.Typer) -> None:
 
 
 def _takes_database(command: Callable[..., Any]) -> bool:
-    """Whether the command works on the data folder; a command that speaks to a server takes `--server`, too."""
+    """Whether the command works on the data folder; a command that calls a server takes `--server`, too."""
     return set(inspect.signature(command).parameters) & {"data", "database", "server"} == {"data"}
 
 

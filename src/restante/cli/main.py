@@ -55,7 +55,7 @@ TABLE = {
     "site": LazyCommand("edge.sites:site_app", "Sites with miners."),
     "zone": LazyCommand("edge.sites:zone_app", "Zones of sites."),
     "miner": LazyCommand("edge.miners:app", "Miners at sites."),
-    "collector": LazyCommand("edge.collectors:app", "Devices that poll for a site's commands."),
+    "collector": LazyCommand("edge.collectors:app", "Collectors: programs that poll for the commands of a site."),
     "command": LazyCommand("edge.commands:app", "Commands for miners."),
     "rule": LazyCommand("edge.rules:rule_app", "Rules that send commands when telemetry meets a condition."),
     "telemetry": LazyCommand("edge.rules:telemetry_app", "What miners have measured."),

@@ -132,7 +132,7 @@ class _Budget:
             self._unshared[device_id] = self._unshared.get(device_id, 0) + amount
 
     def take_unshared(self, now: float) -> list[Spent]:
-        """What collectors that use much have spent and not shared yet. Forgets those whose bucket is full."""
+        """What collectors that use much have spent and not shared yet. Drops those whose bucket is full."""
         if self._buckets is None:
             return []
         spent = []

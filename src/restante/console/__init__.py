@@ -1,4 +1,4 @@
-"""The operator console: pages at `/console` for people with a browser. It knows no SQL and no protocol's wire format.
+"""The operator console: pages at `/console` for people with a browser. It has no SQL and no protocol's wire format.
 
     browser ─▶ guard (pages.py): session, grants, form token, password again ─▶ view ─▶ operator functions of a protocol
        ▲                                                                          └──▶ template ─▶ page

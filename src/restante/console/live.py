@@ -1,4 +1,4 @@
-"""Live pages: says which topics have changed, never what. A page that gets the notice is read again by its browser.
+"""Live pages: publishes which topics have changed, never the content. The browser then reads its page again.
 
     commit event ─▶ mark(topic) ─▶ once a second: one number for all changes ─▶ every open stream of that topic
                                                                                 └─▶ browser reads its page again
@@ -7,7 +7,7 @@ One set of marks serves all open pages: a commit costs one entry in a set, and n
 A stream resumes after the number of the last event that its browser got, so that no change is missed; the number that a
 page was rendered with is the first. Access is checked where the page is read, not here.
 
-Invariant: the number of a topic only rises, and a stream is told of every rise, once a second at most.
+Invariant: the number of a topic only rises, and a stream gets every rise, once a second at most.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Live:
     @property
     def position(self) -> str:
         """The number of the newest change, for a page that is rendered now. Marks that are not counted yet come after
-        it, so the page may be told of a change that it shows already, and never misses one."""
+        it, so the page may get the notice of a change that it already shows, and never misses one."""
         return f"{self._epoch}-{self._number}"
 
     def mark(self, topic: str) -> None:

@@ -196,7 +196,7 @@ class ConsoleRequest(ApiRequest):
         return ApiResponse(http_status, HEADERS, page.encode())
 
     async def ask_password(self, what: str = "", *, is_final: bool = True) -> ApiResponse | None:
-        """The page that asks for the password before an action; None if the person gave it lately, or just now. The
+        """The page with the form for the password before an action; None if the person gave it lately, or just now. The
         page names the action (`what`), says whether it is final, and posts the same form again."""
         parts, token = self.parts, self.parts.access_control.cookie.read(self.http) or ""
         password = self.form.text(PASSWORD_FIELD, PASSWORD_CHARACTERS_MAX)

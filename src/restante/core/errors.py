@@ -132,7 +132,7 @@ class WrongMediaType(RestanteError):
 
 
 class Unprocessable(RestanteError):
-    """This cannot be done as asked."""
+    """The request is valid but cannot be carried out."""
 
     status = 422
 

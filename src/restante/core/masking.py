@@ -1,6 +1,6 @@
 """Masks: the text that is shown instead of a secret, and passwords in URLs.
 
-This module knows no secret and no place where secrets are stored.
+This module has no secret and reads no place where secrets are stored.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The decision about a wave of a rollout: wait, go on with the next wave, or pause.
 
     failures above the error threshold ─────────────────────────────▶ pause
-    everybody has it, enough report success, the wave is old enough ─▶ next wave
+    all items have it, enough report success, the wave is old enough ─▶ next wave
     not enough report success in the time of a wave ────────────────▶ pause
     otherwise ──────────────────────────────────────────────────────▶ wait
 

@@ -13,7 +13,7 @@ def closest(name: str, known: Collection[str]) -> str | None:
 
 
 def misspelt(name: str, known: Collection[str]) -> str | None:
-    """The same for names of which not all are known. A longer name, such as `hashrate_5s`, is a name of its own."""
+    """The same where unknown names are allowed. A longer name, such as `hashrate_5s`, is not a misspelling."""
     if any(each in name for each in known):
         return None
     return closest(name, known)

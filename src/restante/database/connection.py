@@ -1,6 +1,6 @@
 """The view that domain code has of a database: an open transaction, and named queries to run in it.
 
-Domain functions are plain and synchronous, `def revoke(conn: Connection, …)`. They know neither engine nor asyncio,
+Domain functions are plain and synchronous, `def revoke(conn: Connection, …)`. They use neither engine nor asyncio,
 and they never open or end the transaction.
 """
 

@@ -5,8 +5,8 @@
         all threads? queued and new calls as well ─▶ DatabaseUnavailable, at once
 
 No thread can be interrupted while it waits for the database. A hung transaction may still commit when the database
-goes on: its caller was told that the outcome is unknown, as after a lost connection. Its commit events are published
-then, so caches stay right.
+goes on: the error of its caller says that the outcome is unknown, as after a lost connection. Its commit events are
+published then, so caches stay right.
 
 One thread watches all calls, so a call that is answered in time costs nothing.
 """

@@ -174,7 +174,7 @@ class SqliteConnection:
         self._now_ms = None
         self._commit_events = []
         if self._lost_file is not None:
-            # SQLite would write to the file that was opened, which nobody finds any more.
+            # SQLite would write to the file that was opened, which has no path any more.
             raise DatabaseUnavailable(self._lost_file)
         with _translate_errors:
             self._driver.execute("BEGIN IMMEDIATE" if self._writable else "BEGIN")

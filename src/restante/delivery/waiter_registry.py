@@ -1,12 +1,12 @@
 """The waiter registry: which polls are parked for a key, and what is known about that key.
 
-A key is one recipient of a protocol: a device, a site, a client. The registry remembers per key that there is nothing
+A key is one recipient of a protocol: a device, a site, a client. The registry stores per key that there is nothing
 to deliver, so an idle poll does no I/O. A poll that waits is parked under its key and woken by a notification.
 
     unknown ──a read finds nothing──▶ known ──notify──▶ unknown, and the key's waiters are woken
 
-Each notification has a number. A read takes the key's `last_notified` number before it starts and hands it back with
-what it found; the subclass of a protocol then decides what is worth remembering.
+Each notification has a number. A read takes the key's `last_notified` number before it starts and returns it with
+its result; the subclass of a protocol then decides whether to store the result.
 
 Invariants:
 - What is known was found by a read that began after the key's last notification. Knowledge that may be wrong is
@@ -182,7 +182,7 @@ class WaiterRegistry(Generic[Known, Waiter]):
         self.handle_due(key)
 
     def _make_room(self) -> None:
-        """Drop the eighth that was learnt first: dropping is always safe, and rare in bulk."""
+        """Drop the oldest eighth: dropping is always safe, and rare in bulk."""
         for key in list(self.known)[: max(1, len(self.known) // 8)]:
             del self.known[key]
         self._invalidate_reads()

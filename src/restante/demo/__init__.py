@@ -1,4 +1,4 @@
-"""`restante demo`: a server with a living fleet, made with the operator API and the client programs only.
+"""`restante demo`: a server with a simulated fleet, made with the operator API and the client programs only.
 
     demo (this process)
      ├─ restante serve                       on a temporary folder
@@ -9,5 +9,5 @@
      ├─ 199 × DeviceClient, 2 × EventReceiver (in this process)
      └─ story: what operators do, with OperatorClient
 
-The package knows nothing of the server's inside: what it shows, every user can do.
+The package uses nothing inside the server: every user can do the same.
 """

@@ -83,7 +83,7 @@ async def _folder(data: Path | None) -> AsyncIterator[Path]:
 async def _work(
     options: DemoOptions, folder: Path, programs: Programs, stack: AsyncExitStack, say: Say, complain: Say
 ) -> None:
-    """Make the world, say what there is to see, and let the story go on until this task is cancelled.
+    """Make the fleet, print what there is to see, and let the story go on until this task is cancelled.
 
     What must be closed goes to the stack, which the caller unwinds when this task has ended.
     """

@@ -1,7 +1,7 @@
 """The simulated devices: each is a `DeviceClient` with a state folder, as a device in the field would be.
 
 A device fetches a new install config, needs some seconds to apply it, and reports the result. A device with an old card
-reader cannot apply a config that asks for new reader firmware: it reports that, and the rollout that brought the config
+reader cannot apply a config with new reader firmware: it reports that, and the rollout that brought the config
 pauses. Some devices are switched off for a while, so that they become overdue.
 """
 
@@ -94,7 +94,7 @@ class Fleet:
             self.complain(f"device {task.get_name()} failed: {error!r}")
 
     async def switch_off(self, running: RunningDevice) -> None:
-        """As if somebody pulled the plug: nothing is finished."""
+        """Ends without finishing anything, as after a power cut."""
         if running.task is not None:
             await tasks.end([running.task])
 

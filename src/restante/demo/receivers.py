@@ -19,7 +19,7 @@ from restante.demo.operators import plain_http
 ALGORITHM = "EdDSA"
 KEY_ID = "demo"
 SLOW_SECONDS = 40.0
-# The issuer of the bank's sandbox: somebody forgot to change it for production.
+# The issuer of the bank's sandbox, which was not changed for production.
 WRONG_ISSUER = "https://sandbox.bank.example"
 
 
@@ -46,7 +46,7 @@ async def run_slow(url: str, client_id: str, key: ClientKey, folder: Path) -> No
 
 
 async def run_misconfigured(url: str, client_id: str, key: ClientKey, folder: Path) -> None:
-    """Polls in time, and refuses every token: the server keeps them as errored until somebody decides."""
+    """Polls in time, and refuses every token: the server keeps them as errored until an operator decides."""
     options = ReceiverOptions(issuer=WRONG_ISSUER, http=plain_http())
     async with EventReceiver(url, credentials(client_id, key), folder, options) as receiver:
         while True:

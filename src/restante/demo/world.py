@@ -13,7 +13,7 @@ SHOPS = (
     "Vaasa", "Winterthur", "Ystad", "Zwolle", "Linz",
 )  # fmt: skip
 PILOT_SHOPS = ("Aarhus", "Bergen", "Chur")
-# What stands in a shop: kind, how many, model, operating system.
+# The devices of a shop: kind, how many, model, operating system.
 EQUIPMENT = (
     ("till", 4, "NordPOS T4", "linux"),
     ("kiosk", 2, "Infopoint 22", "linux"),

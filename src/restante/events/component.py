@@ -26,7 +26,7 @@ DAY_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsOptions:
-    """This protocol's settings. With `keep_audit_days` 0 it is never forgotten who did what to events."""
+    """This protocol's settings. With `keep_audit_days` 0 the audit rows of events are never removed."""
 
     paths: ApiPaths
     poll: PollOptions

@@ -1,7 +1,7 @@
 """Administration of people and API keys: list, change, suspend and remove them, within the administrator's own grants.
 
 An administrator acts on a person or key only if they have the role admin wherever that person or key has a grant; for
-everybody else it does not exist. So nobody gives grants that they do not have, or takes them away. The command line is
+others it does not exist. So an administrator cannot give or take away grants that they do not have. The command line is
 an administrator of everything.
 """
 

@@ -87,7 +87,7 @@ def find(conn: Connection, key: str) -> ApiKeyCaller | None:
 
 
 def get_any(conn: Connection, key_id: int) -> ApiKey:
-    """The key, whoever it belongs to; raises NotFound if it is missing."""
+    """The key of any owner; raises NotFound if it is missing."""
     row = conn.one(SQL.key, key_id=key_id)
     if row is None:
         raise NotFound("there is no such API key")

@@ -8,7 +8,7 @@ A grant is a role and a scope:
     events              events; `events:shop` the client with the client_id shop
 
 A caller's grants are read together with its session or key. A route needs a role in an area; `Grants.allowed` answers
-with the resources of that area for which the caller has the role. This module knows neither routes nor the database.
+with the resources of that area for which the caller has the role. This module uses neither routes nor the database.
 
 Invariant: a list of grants is never empty. Who has no grant has no access.
 """

@@ -1,6 +1,6 @@
 """The master key: seals every secret that the server must be able to read again before it is stored.
 
-The key is in a file that only its owner may read, or in the environment. This module knows no database: signing_keys.py
+The key is in a file that only its owner may read, or in the environment. This module uses no database: signing_keys.py
 decides whether a key is the database's, and whether a new one may be made. A sealed value is a version byte, a nonce
 and the AES-256-GCM ciphertext. Its purpose is bound to it, so that a value sealed for one purpose cannot be presented
 as another. The key itself never appears in an error or a log line.
@@ -43,7 +43,7 @@ class MasterKeyError(Exception):
 
 
 class _Key:
-    """One key of 32 bytes. Its id tells keys apart and reveals nothing about them."""
+    """One key of 32 bytes. Its id identifies the key and reveals nothing about it."""
 
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
@@ -85,7 +85,7 @@ class MasterKey:
         return [key.id for key in self._keys]
 
     def sealing_with(self, key_id: str, others: Iterable["MasterKey"] = ()) -> "MasterKey":
-        """The same keys and those of the others, of which the named one seals."""
+        """The same keys and those of the others. The named one seals."""
         known = {key.id: key for each in (self, *others) for key in each._keys}
         found = MasterKey.__new__(MasterKey)
         found._keys = (known.pop(key_id), *known.values())

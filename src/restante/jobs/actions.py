@@ -3,8 +3,8 @@
     JobTarget    a kind of rows with a filter: devices, miners, commands, events, outbox rows
     JobAction    what to do with a batch of those rows: put a config, cancel, release, …
 
-Each protocol implements its own targets and actions and registers them (`Component.job_actions`). The engine knows no
-protocol, and a protocol knows nothing of leases, progress and rates.
+Each protocol implements its own targets and actions and registers them (`Component.job_actions`). The engine depends on
+no protocol, and a protocol does not handle leases, progress and rates.
 
 Contract of an action: a RestanteError that concerns one item is raised before the first change of that item. The item
 then fails alone. Any other exception rolls the whole batch back, and its items are tried one by one.
@@ -43,7 +43,7 @@ class ItemResult(NamedTuple):
 class IdPage(NamedTuple):
     """Ids in ascending order. `next`: the id after which to continue; None at the end.
 
-    A page with a next one may have fewer ids than asked for, or none: a target examines a bounded number of rows.
+    A page with a next one may have fewer ids than requested, or none: a target examines a bounded number of rows.
     """
 
     ids: list[int]
@@ -92,7 +92,7 @@ class JobCaller:
 
 @dataclass(frozen=True, slots=True)
 class StoredParams:
-    """Parameters as they are stored: `shown` to everybody, and sealed secrets."""
+    """Parameters as they are stored: `shown` to all readers, and sealed secrets."""
 
     shown: bytes
     sealed: bytes | None = None
@@ -223,7 +223,7 @@ class RolloutAction(JobAction[P]):
         """Items of a rollout that have not reported success, in the order of their ids."""
 
     def keep_pace(self, conn: Connection) -> None:
-        """Called while a wave waits for reports, if the rollout asks for it: let reports come sooner."""
+        """Called while a wave waits for reports, if the rollout has `poll_boost`: let reports come sooner."""
 
 
 class JobActions:

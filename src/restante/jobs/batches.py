@@ -63,7 +63,7 @@ def has_due(conn: Connection) -> bool:
 
 
 def lease_due(conn: Connection, owner: str, lease_seconds: float, limit: int) -> list[int]:
-    """Lease jobs that nobody runs; return them."""
+    """Lease jobs that no node runs; return them."""
     conn.lock("jobs", 0)
     due = [row["id"] for row in conn.all(SQL.due, now_ms=conn.now_ms, limit=limit)]
     for job in due:
@@ -72,7 +72,7 @@ def lease_due(conn: Connection, owner: str, lease_seconds: float, limit: int) ->
 
 
 def seconds_until_due(conn: Connection) -> float | None:
-    """How long until a job that nobody runs is due; None if there is none."""
+    """How long until a job that no node runs is due; None if there is none."""
     row = conn.one(SQL.next_due)
     due_at = None if row is None else row["due_at"]
     return None if due_at is None else max(0.0, (due_at - conn.now_ms) / 1000)

@@ -1,11 +1,11 @@
 -- name: has_due
--- Whether a job that nobody runs has a batch to run now.
+-- Whether a job that no node runs has a batch to run now.
 SELECT 1 FROM jobs
 WHERE (state = 'queued' OR state = 'running') AND run_at <= :now_ms
   AND (lease_until IS NULL OR lease_until <= :now_ms) LIMIT 1
 
 -- name: due
--- Jobs that nobody runs, the one that waits longest first.
+-- Jobs that no node runs, the one that waits longest first.
 SELECT id FROM jobs
 WHERE (state = 'queued' OR state = 'running') AND run_at <= :now_ms
   AND (lease_until IS NULL OR lease_until <= :now_ms)
@@ -16,7 +16,7 @@ ORDER BY run_at, id LIMIT :limit
 UPDATE jobs SET lease_owner = :owner, lease_until = :lease_until WHERE id = :id
 
 -- name: next_due
--- When the next job that nobody runs is due.
+-- When the next job that no node runs is due.
 SELECT MIN(CASE WHEN lease_until > run_at THEN lease_until ELSE run_at END) AS due_at FROM jobs
 WHERE state = 'queued' OR state = 'running'
 

@@ -77,7 +77,7 @@ from restante.server.http.deadlines import SLOT_SECONDS, Deadlines
 from restante.server.http.fast_lane import FastLaneState
 from restante.server.http.post_templates import PostTemplates
 from restante.server.http.request_templates import RequestTemplates
-from restante.server.http.tls import tls_files
+from restante.server.http.tls.files import tls_files
 from restante.server.identity_component import IdentityComponent
 from restante.server.monitoring.health import HealthRoutes
 from restante.server.monitoring.metrics import Metrics, MetricsOptions

@@ -1,7 +1,7 @@
 """The components of a node, addressed together: the only place where the node and the cluster call them.
 
-Invariant: a handler that fails leaves no component with knowledge that may be wrong. All of them forget what they
-remember, and all parked polls read the database again.
+Invariant: a handler that fails leaves no component with knowledge that may be wrong. All of them drop their
+cached knowledge, and all parked polls read the database again.
 """
 
 import asyncio

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def server_facts(node: "Node") -> ServerFacts:
-    """The facts of this node. Nothing is read before a page asks: the node is still being built."""
+    """The facts of this node. Nothing is read before a page needs it: the node is still being built."""
     return ServerFacts(
         settings=lambda: setting_rows(node.settings),
         check=lambda: check_results(node.settings),

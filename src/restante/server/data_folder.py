@@ -93,7 +93,7 @@ class DataFolder:
             )
 
     def mark_copied(self, target: str) -> None:
-        """Record that the database was copied to the target, so that nobody goes on with the old one."""
+        """Record that the database was copied to the target, so that no server and no command uses the old one."""
         self._copied_path.write_text(f"{target}\n", "utf-8")
 
     def refuse_copied(self) -> None:

@@ -28,8 +28,8 @@ from restante.database.engine import Engine
 from restante.database.errors import AlreadyRunning, ConnectionRejected, DatabaseError, DatabaseUnavailable
 from restante.server.config.settings import Settings
 from restante.server.engines import database_location, engine_of
-from restante.server.http.tls import tls_files
-from restante.server.http.tls_listening import ListeningServer
+from restante.server.http.listening_server import ListeningServer
+from restante.server.http.tls.files import tls_files
 from restante.server.monitoring.health import Health
 from restante.updates.response_format import RESPONSE_FORMAT
 from restante.web.response import to_starlette

@@ -26,9 +26,9 @@ from restante.server.config.settings import Settings
 from restante.server.data_folder import DataFolder
 from restante.server.http.connection_limits import ConnectionLimits, raise_descriptor_limit
 from restante.server.http.fast_lane import fast_lane_class
+from restante.server.http.listening_server import ListeningServer
 from restante.server.http.local_socket import LocalSocket, local_lane_class, open_local_socket
-from restante.server.http.tls import tls_files
-from restante.server.http.tls_listening import ListeningServer
+from restante.server.http.tls.files import tls_files
 from restante.server.monitoring.metrics_listener import serving_metrics
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ async def running(node: "Node") -> AsyncIterator[None]:
         async with asyncio.timeout(FINISH_SECONDS):
             await node.components.finish()
     except (TimeoutError, DatabaseUnavailable) as error:
-        log.error("stopping without writing what was only in memory", error=str(error) or "no answer in time")
+        log.error("stopping without writing state that is only in memory", error=str(error) or "no answer in time")
     if node.cluster is not None:
         await asyncio.to_thread(node.cluster.close, _seconds_left(node))
     log.info("stopped")

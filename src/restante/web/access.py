@@ -204,7 +204,7 @@ class AccessControl:
     def refuse_foreign_origin(self, request: Request) -> None:
         """Refuse requests from pages of another origin: the browser adds the cookie to their requests too.
 
-        The scheme counts: whoever controls the network can write plain http pages of this very host.
+        The scheme counts: an attacker who controls the network can write plain http pages of this very host.
         """
         sent = request.headers.get("origin")
         own = self._public_origin or _origin(f"{request.scope['scheme']}://{request.headers.get('host', '')}")

@@ -1,7 +1,7 @@
 """The interface between a node and its parts.
 
-Each protocol, and each part that runs something, is one `Component`. A node holds a list of components and knows
-nothing else about them: it serves their routes, runs their services, passes commit events to them and closes them.
+Each protocol, and each part that runs something, is one `Component`. A node holds a list of components and uses
+them only by this interface: it serves their routes, runs their services, passes commit events to them and closes them.
 Adding a protocol means adding a package and one entry in the node's list.
 
     commit events, cluster messages ─▶ their handlers       ─▶ wake waiters and services, invalidate caches
@@ -32,7 +32,7 @@ from restante.web.routes import Route
 class Service:
     """A background task. `role` names the role that runs it; "" runs it in every process.
 
-    `stop` asks the service to finish its current work. A service without it may be cancelled at any point.
+    `stop` makes the service finish its current work. A service without it may be cancelled at any point.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Component:
         """The bus scanned the stored messages: every commit before the scan has a lower id."""
 
     def forget_all(self) -> None:
-        """Drop everything that is remembered about the database."""
+        """Drop all cached knowledge about the database."""
 
     def recheck(self) -> None:
         """Make every parked poll and service read the database again: anything may have changed."""

@@ -1,4 +1,4 @@
-"""What a protocol knows of the fast lane: the handlers it offers there, and the connection that a handler answers.
+"""The interface of the fast lane for protocols: the handlers that they offer, and the connection of a handler.
 
 A handler gets a request that arrived whole and in its plainest form. It returns False for "not in this form, let the
 application serve it", having changed nothing. Otherwise it responds through the connection, now or later, exactly once.
@@ -58,7 +58,7 @@ Result = TypeVar("Result")
 
 
 class LaneReply(Generic[Result]):
-    """Sends a protocol's result as the response to a request. One lives as long as a poll is parked, so it is small."""
+    """Sends a protocol's result as the response to a request. It exists as long as a poll is parked, so it is small."""
 
     __slots__ = ("_connection", "_to_response")
 
@@ -81,7 +81,7 @@ class FastHandler(Protocol):
 
     @property
     def is_read_only(self) -> bool:
-        """Whether nothing is lost if the client disconnects before the response, so that nobody must notice it."""
+        """Whether nothing is lost if the client disconnects before the response: the lane need not notice it."""
 
     def __call__(self, query: bytes, headers: dict[bytes, bytes], connection: DeferringConnection, /) -> bool: ...
 

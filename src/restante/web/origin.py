@@ -36,7 +36,7 @@ def peer_address_of(request: Request) -> str:
 
 
 class Senders:
-    """`is_trusted` tells whether an address is that of a proxy whose header counts."""
+    """`is_trusted`: whether an address is that of a proxy whose header counts."""
 
     def __init__(self, is_trusted: Callable[[str], bool] = lambda _: False, header: ForwardedHeader = "none") -> None:
         self._is_trusted = is_trusted

@@ -47,7 +47,7 @@ FORMATS = ("csv", "json")
 EXPORT_ROWS = 500
 # Characters that start a formula: also white space that spreadsheets skip, and full-width forms that some accept.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-# A byte order mark tells spreadsheets that the text is UTF-8.
+# Spreadsheets recognise UTF-8 by the byte order mark.
 _BYTE_ORDER_MARK = "\ufeff"
 
 TIME: dict[str, Any] = {

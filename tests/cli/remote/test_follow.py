@@ -1,4 +1,4 @@
-"""Commands that show what goes on: `status`, `event listen`, `device watch`, `--watch`, and completion."""
+"""Commands that follow a server: `status`, `event listen`, `device watch`, `--watch`, and completion."""
 
 import json
 import os

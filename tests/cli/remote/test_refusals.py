@@ -1,4 +1,4 @@
-"""How refusals and failures to reach a server read."""
+"""The messages for refusals, and for a server that cannot be reached."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which server a command speaks to: nothing is created, and every dead end says what to do."""
+"""Which server a command calls: nothing is created, and every error names the next step."""
 
 import socket
 import stat

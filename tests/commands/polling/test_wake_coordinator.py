@@ -1,4 +1,4 @@
-"""Several nodes with waiters at the same sites, joined by a bus that drops messages where a test wants it to."""
+"""Several nodes with waiters at the same sites, joined by a bus that can drop messages."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Sites, zones and miners are renamed, moved, retired and replaced; refused where a command would go astray."""
+"""Sites, zones and miners are renamed, moved, retired and replaced; refused while a command is open."""
 
 import msgspec
 import pytest

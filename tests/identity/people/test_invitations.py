@@ -1,4 +1,4 @@
-"""Invitations: a person sets their own password, once, with a code that nobody else can use."""
+"""Invitations: a person sets their own password, once, with a code for this person only."""
 
 import pytest
 

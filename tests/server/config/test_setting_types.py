@@ -75,7 +75,7 @@ def test_valid_value_is_parsed(setting_type: SettingType, raw: object, value: ob
     ],
 )
 def test_invalid_value_is_refused(setting_type: SettingType, raw: object) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 — a setting_type's refusal is bare; `expected` says what it wants
+    with pytest.raises(ValueError):  # noqa: PT011 — the error of a setting type is bare; `expected` has the text
         setting_type.parse(raw)
 
 

@@ -1,4 +1,4 @@
-"""What routes take and give, as schemas: every error_type of result, every refusal."""
+"""The schemas of requests and responses: every kind of result, every refusal."""
 
 from dataclasses import replace
 from enum import Enum

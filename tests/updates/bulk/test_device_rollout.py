@@ -180,7 +180,7 @@ async def test_operators_at_once_begin_one_wave_and_roll_back_once(rollout: Devi
         return_exceptions=True,
     )
     # The second one finds the wave that the first one has begun.
-    assert sorted(str(each) for each in advanced) == ["None", "the current wave is not handed out yet"]
+    assert sorted(str(each) for each in advanced) == ["None", "the current wave has not reached all its items yet"]
     shown = await rollout.look()
     assert (shown.wave, handed_out(shown)) == (2, 3)
     rolled_back = await asyncio.gather(

@@ -1,7 +1,7 @@
 """What every program of `restante-agent` has: a configuration, a state folder, and the commands run, status, doctor.
 
-A program is a subclass of `Program` in a module of its own, and one line in the table of `main`. It may add commands
-(`commands`), for example `enrol`. It knows nothing about arguments and log formats.
+A program is a subclass of `Program` in its own module, and one line in the table of `main`. It may add commands
+(`commands`), for example `enrol`. It does not parse arguments and does not format logs.
 """
 
 from __future__ import annotations

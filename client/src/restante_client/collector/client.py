@@ -106,7 +106,7 @@ class CollectorClient(Client):
 
     @property
     def store(self) -> CollectorStore:
-        """What this collector remembers on disk."""
+        """The stored state of this collector."""
         return self._store
 
     # Commands

@@ -59,7 +59,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a command."""
+    """The result of a command."""
 
     status: str = SUCCEEDED
     result_code: Union[int, str] = 0

@@ -1,4 +1,4 @@
-"""What a collector remembers on disk: executed commands, seen nonces, and reports that wait to be sent.
+"""The stored state of a collector: executed commands, seen nonces, and reports that wait to be sent.
 
     poll ─▶ accept (nonce new?) ─▶ start ─▶ the program executes ─▶ finish: result and ACK in one transaction ─▶ spool
                                      │ crash here: the outcome is unknown, and the command is not executed again
@@ -116,7 +116,7 @@ class CollectorStore:
         return dict(self.state.rows("SELECT state, count(*) FROM commands GROUP BY state"))
 
     def forget_old(self) -> None:
-        """Forget commands and nonces that no server dispatches any more."""
+        """Delete commands and nonces that no server dispatches any more."""
         before = time.time() - REMEMBERED_SECONDS
         with self.state.transaction() as database:
             database.execute("DELETE FROM nonces WHERE seen_at < ?", (before,))

@@ -112,7 +112,7 @@ class _Updates(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class PollResult:
-    """One response to a poll. `interval_seconds` is when the server wants the next poll."""
+    """One response to a poll. `interval_seconds` is the time until the next poll, as the server sent it."""
 
     signals: Sequence[Signal]
     cursor: str
@@ -143,7 +143,7 @@ class DeviceClient(Client):
 
     @property
     def store(self) -> DeviceStore:
-        """What this device remembers on disk."""
+        """The stored state of this device."""
         return self._store
 
     @property
@@ -154,7 +154,7 @@ class DeviceClient(Client):
     # Enrolment
 
     async def start_enrolment(self, scopes: Sequence[str] = ()) -> DeviceCode:
-        """Ask for access. Show `user_code` and `verification_uri` to a person who may approve it."""
+        """Request access. Show `user_code` and `verification_uri` to a person who may approve it."""
         body = {"action": "device_start", **({"scopes": list(scopes)} if scopes else {})}
         response = await self._caller.call("POST", "auth/device", json=body)
         return _data(response, DeviceCode)

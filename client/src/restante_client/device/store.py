@@ -1,4 +1,4 @@
-"""What a device remembers: its id, tokens, cursor, and which signals it has handled.
+"""The stored state of a device: its id, tokens, cursor, and which signals it has handled.
 
 The server's cursor moves by whole responses. `handled` holds the signals (type and time, which are unique for a device)
 that were handled since, so that a device that stops in the middle of a response does not handle them again.

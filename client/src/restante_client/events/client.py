@@ -128,7 +128,7 @@ class EventReceiver(Client):
 
     @property
     def store(self) -> EventStore:
-        """What this receiver remembers on disk."""
+        """The stored state of this receiver."""
         return self._store
 
     @property

@@ -47,7 +47,7 @@ ShowCode = Callable[[SignInCode], Union[Awaitable[None], None]]
 
 
 class _NoStore:
-    """An operator's client remembers nothing on disk."""
+    """An operator's client stores nothing on disk."""
 
     def close(self) -> None:
         pass

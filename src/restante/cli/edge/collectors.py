@@ -14,7 +14,7 @@ from restante.cli.remote.noun import Call, Item, Noun, Page
 from restante.cli.remote.times import parse_duration
 from restante.cli.remote.values import choice
 
-COLLECTOR = Noun("Devices that poll for a site's commands.")
+COLLECTOR = Noun("Collectors: programs that poll for the commands of a site.")
 app = COLLECTOR.app
 
 COLUMNS: Columns = {

@@ -107,7 +107,7 @@ def publish(
     elif jtis:
         typer.echo("\n".join(jtis))
     else:
-        typer.echo("Nobody asked for such events: nothing was published.")
+        typer.echo("No client has subscribed to these event types: nothing was published.")
 
 
 @EVENT.runs("listen")

@@ -139,8 +139,8 @@ def assign_certificate(call: Call, certificate: IdArgument, device: DeviceArgume
 
 @CERTIFICATE.does("unassign", "Device {device_id} no longer has certificate {cert_id}.", asks=True)
 def unassign_certificate(call: Call, certificate: IdArgument, device: DeviceArgument) -> Any:
-    """Take a certificate away from a device. The device gets a signal."""
-    call.confirm(f"This takes certificate {certificate} away from device {device}.")
+    """Unassign a certificate from a device. The device gets a signal."""
+    call.confirm(f"This unassigns certificate {certificate} from device {device}.")
     owner, number = path_of(call, device)
     call.client.certificates.unassign(owner, number, certificate)
     return {"device_id": number, "cert_id": certificate}

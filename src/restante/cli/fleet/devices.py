@@ -1,4 +1,4 @@
-"""`restante device`: devices that poll, what they have got, and their tags."""
+"""`restante device`: devices that poll, what they have received, and their tags."""
 
 import base64
 import sys
@@ -97,7 +97,7 @@ DEVICE.exports(
 
 @DEVICE.shows(FIELDS)
 def show(call: Call, device: DeviceArgument) -> Item:
-    """Show a device: who it is, and what it has got."""
+    """Show a device, and what it has received."""
     return dict(call.client.devices.get_of_user(*path_of(call, device)))
 
 

@@ -110,7 +110,7 @@ def show_boost(call: Call) -> Item:
     return dict(call.client.poll_boost.get())
 
 
-@POLL_BOOST.does("start", "Every device is asked to poll every {interval_seconds} s.")
+@POLL_BOOST.does("start", "Every device gets a poll interval of {interval_seconds} s.")
 def start(
     call: Call,
     for_seconds: Annotated[str, typer.Option("--for", metavar="TIME", help="How long: 30m, 2h.")],
@@ -118,7 +118,7 @@ def start(
         int, typer.Option("--interval", metavar="SECONDS", parser=whole_number, help="The interval of polls.")
     ] = 15,
 ) -> Any:
-    """Ask every device to poll faster. It ends by itself."""
+    """Make all devices poll faster for a limited time."""
     seconds = parse_duration(for_seconds, "--for")
     return call.client.poll_boost.start(for_seconds=seconds, interval_seconds=interval_seconds)
 

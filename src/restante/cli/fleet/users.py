@@ -19,7 +19,7 @@ EmailArgument = Annotated[
     str, typer.Argument(metavar="USER", help="The person: e-mail or id.", autocompletion=completion.PEOPLE)
 ]
 PasswordFromStdin = Annotated[
-    bool, typer.Option("--password-stdin", help="Read the password from standard input instead of asking.")
+    bool, typer.Option("--password-stdin", help="Read the password from standard input, without a prompt.")
 ]
 COLUMNS: Columns = {
     "id": "id",
@@ -134,6 +134,6 @@ def new_password(is_from_stdin: bool) -> str:
             f"Password (at least {passwords.LENGTH_MIN} characters)", hide_input=True, confirmation_prompt="Again"
         )
     else:
-        raise BadInput("password", "a terminal to ask on, or --password-stdin")
+        raise BadInput("password", "a terminal for the prompt, or --password-stdin")
     passwords.check_new(password)
     return password

@@ -131,7 +131,7 @@ def deny(call: Call, job: JobArgument, reason: ReasonOption = None) -> Any:
 
 
 def follow(call: Call, job_id: str) -> Any:
-    """Draw the progress of a job until it ends, or waits for somebody; return it."""
+    """Draw the progress of a job until it ends, or waits for a person; return it."""
     bar = ProgressBar()
     try:
         while True:

@@ -140,7 +140,7 @@ def show(call: Call, rollout: RolloutArgument) -> Any:
 
 @ROLLOUT.lists(
     {"item": "item", "name": "name", "wave": "wave", "state": "state", "detail": "detail"},
-    empty="Nobody is missing.",
+    empty="No item is missing.",
     name="laggards",
 )
 def laggards(call: Call, rollout: RolloutArgument) -> Page:
@@ -300,7 +300,7 @@ def abort(call: Call, rollout: RolloutArgument) -> Any:
 
 @ROLLOUT.does("roll-back", "Rollout {rollout_id} is {state}.", asks=True)
 def roll_back(call: Call, rollout: RolloutArgument) -> Any:
-    """Undo a rollout for everybody who got it."""
+    """Undo a rollout for all items that got it."""
     found = call.client.rollouts.get(rollout_of(call, rollout))
     got = sum(wave["handed_out"] for wave in found["waves"])
     call.confirm(f"This undoes rollout {found['rollout_id']} ({found['name']}) for the {got} that got it.")
@@ -320,7 +320,7 @@ def deny(call: Call, rollout: RolloutArgument) -> Any:
 
 
 def _follow(call: Call, rollout_id: str) -> Any:
-    """Draw the progress of a rollout until it ends, or waits for somebody; return it."""
+    """Draw the progress of a rollout until it ends, or waits for a person; return it."""
     bar = ProgressBar()
     try:
         while True:

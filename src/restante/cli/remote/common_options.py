@@ -33,7 +33,7 @@ SinceOption = Annotated[
 ]
 FormatOption = Annotated[str, choice("--format", ("csv", "json"), "The format. Default: csv.")]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The file. Default: stdout.")]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do it without a question.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 
 OUTPUT: Options = {"json": (JsonOption, False), "utc": (UtcOption, False)}

@@ -93,7 +93,7 @@ class Call:
         if self.is_yes:
             return
         if not sys.stdin.isatty():
-            raise Refused(f"{what} There is no terminal to ask on: add --yes to do it.")
+            raise Refused(f"{what} There is no terminal for the question: add --yes to do it.")
         if not typer.confirm(f"{what} Continue?", err=True):
             raise Stopped
 

@@ -17,7 +17,7 @@ NO_ROUTE = "there is nothing at this path"
 _CONNECT = re.compile(r"\w+ (?P<url>https?://[^/\s]+)\S*: \w+: (?:\[Errno -?\d+\] )?(?P<why>.*)", re.DOTALL)
 _HINTS = {
     "CERTIFICATE_VERIFY_FAILED": "set SSL_CERT_FILE to the file of the authorities that you trust",
-    "WRONG_VERSION_NUMBER": "does the server speak http:// instead?",
+    "WRONG_VERSION_NUMBER": "does the server use http:// instead?",
     "Name or service not known": "is the name right?",
     "refused": "is the address right, and does the server run?",
 }

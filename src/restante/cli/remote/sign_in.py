@@ -35,7 +35,7 @@ def login(
         Path | None,
         typer.Option("--api-key-file", metavar="FILE", help="Use the API key in this file; - for standard input."),
     ] = None,
-    with_api_key: Annotated[bool, typer.Option("--with-api-key", help="Ask for an API key on the terminal.")] = False,
+    with_api_key: Annotated[bool, typer.Option("--with-api-key", help="Prompt for an API key.")] = False,
     profile: NameOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -72,7 +72,7 @@ def _show(code: SignInCode) -> None:
 def _api_key(file: Path | None) -> str:
     if file is None:
         if not sys.stdin.isatty():
-            raise BadInput("--with-api-key", "a terminal to ask on; use --api-key-file")
+            raise BadInput("--with-api-key", "a terminal for the prompt; use --api-key-file")
         key: str = typer.prompt("API key", hide_input=True)
     else:
         key = typer.get_text_stream("stdin").read() if str(file) == "-" else file.read_text("utf-8")

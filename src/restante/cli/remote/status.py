@@ -1,6 +1,6 @@
 """`restante status`: one screen of what is stuck.
 
-Each line is one question to the server. A question that the caller may not ask is left out.
+Each line is one request to the server. A request that the caller may not make is left out.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Which server a command speaks to, and as whom. The first of these that is given decides:
+"""Which server a command calls, and as whom. The first of these that is given decides:
 
     --server URL, --profile NAME          a server over HTTP
     --data DIR                            the server that runs on this folder, over its Unix socket

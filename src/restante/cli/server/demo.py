@@ -1,4 +1,4 @@
-"""`restante demo`: a server with a living fleet on a temporary folder, to look at."""
+"""`restante demo`: a server with a simulated fleet on a temporary folder, to look at."""
 
 import asyncio
 from pathlib import Path
@@ -39,7 +39,7 @@ def demo(
 
 
 def _check_loopback(listen: str) -> None:
-    """The passwords are on the screen, and the receivers' keys in a folder: nobody else should reach such a server."""
+    """The passwords are on the screen, and the receivers' keys in a folder: no other machine may reach it."""
     try:
         is_loopback = ListenAddress().parse(listen).is_loopback
     except ValueError:

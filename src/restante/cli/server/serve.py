@@ -41,7 +41,7 @@ def serve(flags: Mapping[str, object], config: ConfigOption = None) -> None:
         try:
             typer.echo(startup_message(actual, has_users=has_users, started_as=started_as(sys.argv[0])))
         except OSError as error:
-            # Nobody reads it; the log goes to stderr.
+            # No reader is left; the log goes to stderr.
             log.warning("standard output cannot be written", error=str(error))
             sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 

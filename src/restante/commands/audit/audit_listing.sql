@@ -1,5 +1,5 @@
 -- name: rows
--- A page of the trail, newest first. Records of heads are listed only if they are asked for: they are many.
+-- A page of the trail, newest first. Records of heads are listed only if the filter names them: they are many.
 SELECT * FROM command_audit
 WHERE id < :before AND at >= :since_ms AND at < :until_ms AND (CAST(:site_id AS BIGINT) IS NULL OR chain = :site_id)
   AND (CAST(:actor AS TEXT) IS NULL OR actor = :actor)

@@ -5,7 +5,7 @@
 
 Each site has a chain. Chain 0 has the rows that belong to no site. It records the start of every other chain and, from
 time to time, its head (`chain_heads`). A row is written in the transaction of the change that it records. This module
-knows nothing of permissions; `audit_verify` verifies the trail.
+checks no permissions; `audit_verify` verifies the trail.
 
 Invariants: if rows are changed, inserted, moved or deleted without the key, the trail does not verify any more, and
 this module never repairs it. If a checkpoint is missing, not authentic or lower than one that this process has seen,

@@ -194,7 +194,7 @@ class LiveVerification:
         for anchor in self._anchors:
             row = conn.one(SQL.hash_of_row, chain=anchor.chain, n=anchor.n)
             if row is None or row["hash"] != anchor.hash:
-                reason = "the row was exported or remembered before, and is missing or another one now"
+                reason = "the row was exported or stored elsewhere before, and is missing or another one now"
                 raise ChainBroken(anchor.chain, anchor.n, reason)
 
 

@@ -1,4 +1,4 @@
-"""Records the heads of all chains in the main chain, remembers its own head, and anchors it. Runs as a service.
+"""Records the heads of all chains in the main chain, stores the head of that, and anchors it. Runs as a service.
 
     every interval: heads changed? ─▶ row in chain 0 ─▶ data folder: audit.head ─▶ anchor, if one is due
 
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadsOptions:
-    """`folder`: where the head of the main chain is remembered."""
+    """`folder`: where the head of the main chain is stored."""
 
     interval_seconds: int
     folder: Path
@@ -75,7 +75,7 @@ class HeadsRecorder:
             self._known, self._own_row = await self._database.write(
                 chain_heads.record_heads, self._trail, self._known, recent_ms, self._own_row
             )
-        # Read after the commit: what is remembered here is certainly in the database.
+        # Read after the commit: the stored head is certainly in the database.
         head = await self._database.read(signed_head)
         if head is None:
             return
@@ -99,7 +99,7 @@ class HeadsRecorder:
         self.is_set_back = not await self._database.read(is_remembered, self.remembered)
         if self.is_set_back:
             log.error(
-                "the audit trail was set back: it lacks the row that this server remembers",
+                "the audit trail was set back: it lacks the row that this server has stored",
                 file=str(self.remembered.path),
                 advice="if you restored a backup, remove this file",
             )
@@ -132,6 +132,6 @@ def is_remembered(conn: Connection, remembered: RememberedHead) -> bool:
     try:
         checkpoint = remembered.read()
     except BadInput as error:
-        log.warning("remembered head of the audit trail ignored", error=str(error))
+        log.warning("stored head of the audit trail ignored", error=str(error))
         return True
     return checkpoint is None or chain_heads.has_row(conn, checkpoint)

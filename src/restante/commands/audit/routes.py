@@ -105,7 +105,7 @@ class AdminAuditRoutes:
             yield b"".join(map(audit_export.encode_line, rows))
 
     async def verify(self, request: ApiRequest) -> ChainVerdict:
-        """`intact`, or the first broken row. The trail must also have the row that this server remembers."""
+        """`intact`, or the first broken row. The trail must also have the row that this server has stored."""
         return await self._verify(request, ())
 
     async def verify_since(self, request: ApiRequest, body: SinceBody) -> ChainVerdict:

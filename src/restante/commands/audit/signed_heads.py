@@ -1,9 +1,9 @@
-"""Signed heads of the main chain, outside the database: the remembered one, and anchors.
+"""Signed heads of the main chain, outside the database: the one in the data folder, and anchors.
 
     {"restante_audit_head": 1, "at", "chain": 0, "n", "hash", "signature"}      one line of JSON
 
 A signed head is the checkpoint of chain 0. It proves later that the trail still has this row, and with it all heads
-that chain 0 had recorded by then. A server remembers the newest one in its data folder (`RememberedHead`). An anchor is
+that chain 0 had recorded by then. A server stores the newest one in its data folder (`RememberedHead`). An anchor is
 a copy at a place that the people who are audited cannot reach: a file, syslog or a webhook (`AnchorTarget`).
 """
 

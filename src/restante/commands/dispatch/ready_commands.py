@@ -3,7 +3,7 @@
     queue (a site, or one zone of it) ─▶ of each type in each of its zones, the first `limit` commands by rank
 
 One statement reads the queues of all claims of a batch. Its cost grows with the number of commands it returns, not with
-the number that wait. This module knows nothing of rate limits or leases.
+the number that wait. This module does not decide on rate limits or leases.
 
 Invariants: of each type in each zone of a queue, the result holds either every ready command or the first `limit`. It
 is exact until the transaction ends, because the caller holds the lock of each site.

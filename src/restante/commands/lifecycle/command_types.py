@@ -60,7 +60,7 @@ class PowerMode(WithReason):
 
 @dataclass(frozen=True, slots=True)
 class CommandType:
-    """A command type. Everything that the server knows of it is declared here.
+    """A command type. Everything about it is declared here.
 
     `legacy_name`: the field `command` of a poll response, which older collectors read instead of `command_type`.
     `aliases`: names that operators may use instead of `name`.

@@ -307,7 +307,7 @@ def _entry(created: Created, request: CommandRequest, columns: dict[str, Any], a
     if columns["approved_by"] is not None:
         detail["approved_by"] = columns["approved_by"]
     if columns["sealed_params"] is not None:
-        # Of the sealed bytes, which are random: it proves what was sent and tells nothing of the value.
+        # The hash of the sealed bytes, which are random: it proves what was sent and reveals nothing of the value.
         detail["sealed_params_sha256"] = hashlib.sha256(columns["sealed_params"]).hexdigest()
     del detail["command_id"], detail["status"], detail["site_id"], detail["created_at"]
     return AuditEntry(created.site_id, actor, "command.created", created.command_id, None, created.status, detail)

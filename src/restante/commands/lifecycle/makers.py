@@ -66,5 +66,5 @@ def of_rule(conn: Connection, rule_id: int) -> Sequence[str]:
 
 
 def delete_old(conn: Connection) -> int:
-    """Delete some makers of commands that no longer count and wait for nobody; returns how many."""
+    """Delete some makers of commands that no longer count and do not wait for approval; returns how many."""
     return conn.run(SQL.delete_old, before=conn.now_ms - WINDOW_SECONDS_MAX * 1000, limit=SWEEP_ROWS)

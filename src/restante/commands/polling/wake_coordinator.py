@@ -7,11 +7,11 @@
     a due time comes ─▶ every node knows it: the first in an order of the site's own claims and publishes that it does,
                         the others follow a little later each, unless they have received that message
 
-Each node publishes once that it has waiters at a site, and publishes that it has none left when it is chosen in vain.
+Each node publishes once that it has waiters at a site. When it is chosen and has none left, it publishes that, too.
 What nodes know of each other may be out of date: then two nodes claim where one would do, or none does. So a node with
-waiters that receives a change, but not within two seconds that it was served, claims itself.
+waiters claims two seconds after a change, unless it has received the message that the change was served.
 
-Invariant: a change makes every node forget what it knows of the site, whichever node claims.
+Invariant: a change makes every node drop its knowledge of the site, whichever node claims.
 
 Runs in the event loop's thread only and does no I/O: messages go to `send`. Does not know databases.
 """
@@ -71,7 +71,7 @@ class SitesLeft(ClusterMessage, frozen=True, tag="left"):
 
 
 class ReportWaiters(ClusterMessage, frozen=True, tag="who"):
-    """The sender asks every node at which sites it has waiters."""
+    """A request to every node: publish at which sites you have waiters."""
 
 
 class NoWaiters(ClusterMessage, frozen=True, tag="nobody"):
@@ -258,7 +258,7 @@ class WakeCoordinator(SiteWaiters[Waiter]):
             self.wake(site_id)
 
     def rejoin(self) -> None:
-        """Messages of the other nodes may have been missed: forget what is known of them, and ask."""
+        """Messages of the other nodes may have been missed: drop what is known of them, and request their waiters."""
         self._others.clear()
         self._expected.clear()
         self._served.clear()

@@ -1,4 +1,4 @@
-"""Automation rules: commands that an operator wants created when telemetry crosses a threshold or stops.
+"""Automation rules: commands that the server creates when telemetry crosses a threshold or stops.
 
 This module validates and stores rules. It does not evaluate them: see `rule_evaluation`.
 

@@ -214,7 +214,7 @@ class AdminCollectorRoutes:
         return self._current_view(collector, own_tags)
 
     def _current_view(self, collector: Collector, own_tags: list[str]) -> CollectorView:
-        """The collector with its tags and with the last poll that this server remembers."""
+        """The collector with its tags and with the last poll that this server has in memory."""
         seen_ms = self._presence.newest_ms(collector.id, collector.last_seen_at)
         return msgspec.structs.replace(view(collector), last_seen_at=iso_precise(seen_ms), tags=own_tags)
 

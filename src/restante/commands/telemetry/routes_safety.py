@@ -37,7 +37,7 @@ EXPORT_BYTES_MAX = 8 * 1024 * 1024
 FORMATS = ("csv", "json")
 # Characters that start a formula: also white space that spreadsheets skip, and full-width forms that some accept.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-# A byte order mark tells spreadsheets that the text is UTF-8.
+# Spreadsheets recognise UTF-8 by the byte order mark.
 _BYTE_ORDER_MARK = "\ufeff"
 
 _ID = {"type": "integer", "minimum": 1, "maximum": INT64_MAX}

@@ -1,6 +1,6 @@
 // Live pages. One stream per page says that something changed; the page is then read again, and each part with
-// `data-live` that differs is replaced. A part in which somebody types, or has opened something, is left as it is, and
-// the rows of a list do not move while somebody uses the page.
+// `data-live` that differs is replaced. A part in which the person types, or has opened something, stays as it is, and
+// the rows of a list do not move while the person uses the page.
 const WAIT_MS = 1500;
 // After so long without a key, a touch or a move of the pointer, new rows are shown at once: for screens on a wall.
 const STILL_MS = 60000;
@@ -123,8 +123,8 @@ function replacePart(part, next) {
   if (focused) refocus(node, focused);
 }
 
-// Rows stay where they are while somebody may be reading them: known rows are updated in their places, rows that are
-// no longer in the list are marked, and new ones wait until the reader wants them.
+// Rows stay where they are while the person may be reading them: known rows are updated in their places, rows that are
+// no longer in the list are marked, and new ones wait until the person shows them.
 const rowsOf = (part) => [...part.querySelectorAll("tbody tr")];
 const keyOf = (row) => row.querySelector("th a[href]")?.getAttribute("href") ?? signature(row);
 

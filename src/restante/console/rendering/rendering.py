@@ -65,7 +65,7 @@ class Rendering:
                 "when": self.when,
                 "state": state,
                 "mark": mark,
-                "told": self.told,
+                "with_times": self.with_times,
                 "number": number,
                 "duration": duration,
                 "pretty": pretty,
@@ -94,13 +94,13 @@ class Rendering:
             exact, exact, relative_time(at_ms, self.now_ms())
         )
 
-    def told(self, sentence: str) -> "Markup":
+    def with_times(self, sentence: str) -> "Markup":
         """A sentence whose times are shown as every other time."""
         from markupsafe import Markup, escape
 
         parts = _ISO.split(sentence)
         shown = [self.when(part) if place % 2 else escape(part) for place, part in enumerate(parts)]
-        # "at 5 min ago" is no English.
+        # "at 5 min ago" would be wrong: "5 min ago".
         return Markup("").join(shown).replace(Markup(" at <time"), Markup(" <time"))
 
 

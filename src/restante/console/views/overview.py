@@ -21,7 +21,7 @@ _ORDER = ("away", "failed", "problem", "errored", "stuck", "overdue", "expiring"
 
 
 class OverviewPages(PageSet):
-    """The overview and the search ask every other page set."""
+    """The overview and the search call every other page set."""
 
     def __init__(self, page_sets: Sequence[PageSet], rates: Rates, facts: ServerFacts) -> None:
         self._page_sets = page_sets

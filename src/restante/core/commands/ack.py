@@ -1,6 +1,6 @@
 """The effect of an ACK on a command: whether it is accepted, the next state, and when a failed command is retried.
 
-Decides from the stored command and the ACK; time is an argument. Knows nothing of authentication, signatures, or error
+Decides from the stored command and the ACK; time is an argument. Does not handle authentication, signatures, or error
 responses.
 
 Invariants: an ACK is accepted only under its own lease. Its device holds the lease, the lease is live, and the nonce

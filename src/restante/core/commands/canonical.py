@@ -2,7 +2,7 @@
 
 `reference_json` is the contract's definition: json.dumps with sorted keys, no spaces and no unnecessary escapes.
 `canonical_json` gives the same bytes for every value that a command may contain, in a tenth of the time. They differ on
-floats only, which are refused on creation. This module knows nothing of commands but the names of the signed fields.
+floats only, which are refused on creation. Of commands, this module uses the names of the signed fields only.
 """
 
 import hmac

@@ -2,7 +2,7 @@
 
 The thresholds of each metric are sorted. So the cost of a record grows with the number of metrics and the number of
 thresholds that it crosses, not with the number of others; a record of normal values costs almost nothing. This module
-knows nothing of rules, durations or miners.
+does not use rules, durations or miners.
 
 Invariants: the result equals a comparison with each threshold, one by one. A missing value, or one that is not a
 number, crosses no threshold and is no evidence against one either: see `is_reported`.

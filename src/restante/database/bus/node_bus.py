@@ -4,7 +4,7 @@
                                                      └─ every second: scan for stored messages that
                                                         were not received ─▶ on_message
 
-It does not know what the messages mean, and it knows no event loop: it calls its listener from its own threads.
+It does not interpret the messages, and it uses no event loop: it calls its listener from its own threads.
 
 Invariants: between `on_connected` and the next `on_disconnected`, the listener gets every message that another node
 has committed, published or not, a little later at worst; rarely twice, and a duplicate must do no harm. Between

@@ -4,7 +4,7 @@
                              └── stored for a minute ──▶ scanned every second for messages that were not received
 
 The message is stored in the transaction of the change. A node that dies between its commit and the NOTIFY has
-therefore sent its message nevertheless. A reader remembers the horizon: all transactions with a lower id had ended.
+therefore sent its message nevertheless. A reader stores the horizon: all transactions with a lower id had ended.
 Its next scan starts at the horizon, so it misses no commit, in whatever order transactions commit. This module does
 not know what the messages mean.
 

@@ -1,7 +1,7 @@
 """The drivers of external databases: how to connect, read the clock, and run an exclusive transaction.
 
 All transactions run at READ COMMITTED. A claim must see the latest commits; under InnoDB's stricter default it would
-also lock the gaps that the application wants to insert into.
+also lock the gaps that the application inserts into.
 """
 
 import sqlite3

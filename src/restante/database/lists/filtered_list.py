@@ -4,7 +4,7 @@
 
 A list is read in the order of an integer key, from an index that begins with the columns of the `indexed` conditions. A
 page examines a bounded number of rows of that index. If the other conditions refuse most of them, the page has fewer
-items than asked for, even none, and still names the next one.
+items than requested, even none, and still names the next one.
 
 Conditions are texts of the caller's own SQL; values reach the database as parameters only. Does not know what the rows
 mean.

@@ -108,5 +108,5 @@ class LongCounts:
     def _ended(self, key: Hashable, task: "asyncio.Task[Any]") -> None:
         del self._running[key]
         if not task.cancelled():
-            # Nobody may be waiting for it: the next caller counts again and gets the error.
+            # Perhaps no caller waits for it: the next caller counts again and gets the error.
             task.exception()

@@ -4,7 +4,7 @@ A mirror holds only committed dispatches. It never decides that a command may be
 commands of a queue wait for a full rate window, a claim would find nothing and is skipped. If the mirror lacks
 anything, because it was lost or never written, the claim goes to the database.
 
-This module knows neither the implementation of a mirror nor the kinds of commands.
+This module depends neither on the implementation of a mirror nor on the kinds of commands.
 """
 
 from dataclasses import dataclass

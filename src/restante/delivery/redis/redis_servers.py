@@ -116,7 +116,7 @@ class RedisServers:
         return replies
 
     async def _check_refusal(self) -> None:
-        """Ask whether writes are accepted again, by one that changes nothing: it adds an entry before all others."""
+        """Check whether writes are accepted again, by one that changes nothing: it adds an entry before all others."""
         key = self._refused_key
         if key is None:
             return
@@ -195,7 +195,7 @@ class RedisServers:
         raise RedisUnavailable("a connection was lost")
 
     async def _find_master(self) -> tuple[str, int]:
-        problem: Exception = RedisUnavailable("no sentinel knows the service")
+        problem: Exception = RedisUnavailable("no sentinel has the service")
         for host, port in self._address.hosts:
             try:
                 sentinel = await self._connect_sentinel(host, port)

@@ -3,7 +3,7 @@ reason, and the last ones for operators.
 
     refused request ──▶ log line · counter ──▶ memory ──every few seconds──▶ one row for each client and reason
 
-The response tells a client little, because a stranger may have sent the request. Operators see the reason. A request
+The response has no details, because a stranger may have sent the request. Operators see the reason. A request
 writes nothing to the database, and unknown clients have no row, so strangers cannot fill the disk.
 """
 

@@ -158,7 +158,7 @@ class AdminClientRoutes:
         remote_keys: RemoteKeys,
     ) -> None:
         self._database = database
-        # The last poll of a client that memory knows, if it is newer than the stored one.
+        # The last poll of a client in memory, if it is newer than the stored one.
         self._newest_poll = newest_poll
         self._options = options
         self._remote_keys = remote_keys
@@ -243,7 +243,7 @@ class AdminClientRoutes:
         return self._current_view(client, own_tags)
 
     def _current_view(self, client: EventClient, own_tags: list[str]) -> ClientView:
-        """The client with its tags and with the last poll that this server remembers."""
+        """The client with its tags and with the last poll that this server has in memory."""
         polled_at = iso_precise(self._newest_poll(client.id, client.last_poll_at))
         return msgspec.structs.replace(client_view(client), last_poll_at=polled_at, tags=own_tags)
 
@@ -262,7 +262,7 @@ class AdminClientRoutes:
         return client_view(await self._database.write(clients.resume, _client_id_of(request), request.actor))
 
     async def refusals(self, request: ApiRequest) -> RefusalSummaryList:
-        """For each reason the last refusal, with more details than the client was told."""
+        """For each reason the last refusal, with more details than the client's response had."""
         return RefusalSummaryList(await self._database.read(refusals.last_refusals, _client_id_of(request)))
 
     async def remove(self, request: ApiRequest) -> ClientView:

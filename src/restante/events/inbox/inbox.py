@@ -73,7 +73,7 @@ class InboxOptions:
 
 
 class InboxPollRequest(NamedTuple):
-    """What a poll acknowledges and how many events it asks for. With limit 0 it only learns whether there are any."""
+    """What a poll acknowledges and how many events it requests. With limit 0 it only gets whether there are any."""
 
     client: int
     limit: int

@@ -54,7 +54,7 @@ class StrictPollBody(PollBody, rename="camel", forbid_unknown_fields=True):
 
 
 class ParsedPoll(NamedTuple):
-    """What a poll acknowledges, how many events it asks for, and whether it waits."""
+    """What a poll acknowledges, how many events it requests, and whether it waits."""
 
     limit: int
     waits: bool

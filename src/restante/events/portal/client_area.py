@@ -36,7 +36,7 @@ class ClientArea:
 
 
 def read(conn: Connection, caller: ClientCaller, polled_ms: int | None) -> ClientArea:
-    """`polled_ms`: a poll that memory knows and the table may not know yet."""
+    """`polled_ms`: the last poll in memory, which the table may not have yet."""
     client_id = caller.client_id
     explanation = client_explanation.explain(conn, client_id, polled_ms)
     newest = listing.list_page(conn, EventFilter(client_id=client_id), PageRequest(EVENTS_SHOWN, 0))

@@ -85,7 +85,7 @@ PORTAL = PortalResponseFormat()
 
 @dataclass(frozen=True, slots=True)
 class PortalAccess:
-    """What tells which client a request is from."""
+    """Finds the client that a request is from."""
 
     control: AccessControl
     tokens: ClientTokens

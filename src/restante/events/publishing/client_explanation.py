@@ -77,7 +77,7 @@ class _Reason:
 
 
 def explain(conn: Connection, client_id: str, polled_ms: int | None = None) -> ClientExplanation:
-    """`polled_ms`: a poll that memory knows and the table may not know yet; in milliseconds."""
+    """`polled_ms`: the last poll in memory, which the table may not have yet; in milliseconds."""
     facts = _facts(conn, client_id, polled_ms)
     reason = _reason(facts)
     counts = facts.counts

@@ -8,7 +8,7 @@ LEFT JOIN event_streams t ON t.client = c.id
 WHERE c.client_id IN (SELECT value FROM json_each(:client_ids)) AND c.removed_at IS NULL
 
 -- name: some@postgres
--- LATERAL makes PostgreSQL look up each client by its client_id, however long it believes the list is.
+-- LATERAL makes PostgreSQL look up each client by its client_id, whatever length it estimates for the list.
 SELECT found.*
 FROM json_array_elements_text(CAST(:client_ids AS json)) AS listed (value)
 CROSS JOIN LATERAL (

@@ -1,6 +1,6 @@
 """Checks the stored token of an event as its client does: against the published keys.
 
-Operators ask this when a client says that it cannot verify a token. Nothing here knows private keys.
+Operators use it when a client reports that it cannot verify a token. Nothing here has private keys.
 """
 
 from base64 import urlsafe_b64decode

@@ -1,6 +1,6 @@
 """Checks a callback URL before it is stored: its syntax, and the addresses that its host resolves to.
 
-The client never learns why a host was refused; otherwise it could probe names in the server's network.
+The response does not say why a host was refused; otherwise a client could probe names in the server's network.
 """
 
 import structlog

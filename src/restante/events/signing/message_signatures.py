@@ -91,7 +91,7 @@ class MessageSignatures:
         self._opened: tuple[str, Sign] | None = None
 
     async def verify(self, client_id: str, values: Sequence[str], body: bytes) -> DetachedSignature | None:
-        """Verify the signature of a client's request, where the settings ask for it; raise SignatureError.
+        """Verify the signature of a client's request, where the settings require it; raise SignatureError.
 
         `values` has the values of the request's `x-jws-signature` headers.
         """

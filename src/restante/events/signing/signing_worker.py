@@ -1,7 +1,7 @@
 """A signing process: it reads keys and jobs from standard input and writes tokens to standard output.
 
-The process lives as long as the pipe from its server. When the server ends, even by SIGKILL, the pipe closes and the
-process exits at once. Keys are in memory only; nothing is read from files, arguments or the environment.
+The process runs as long as the pipe from its server is open. When the server ends, even by SIGKILL, the pipe closes and
+the process exits at once. Keys are in memory only; nothing is read from files, arguments or the environment.
 """
 
 import os

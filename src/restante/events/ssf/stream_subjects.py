@@ -35,7 +35,7 @@ def canonical_subject(subject: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SubjectPreference:
-    """Whether a receiver wants to follow a subject."""
+    """Whether a receiver follows a subject."""
 
     subject: Mapping[str, Any]
     is_added: bool

@@ -1,4 +1,4 @@
-"""A refused access token of an event client, with what operators are told about it.
+"""A refused access token of an event client, with the details for operators.
 
 The response says no more than before: a stranger may have sent the token. `client_id` is set only if the token proves
 whose it is: it is stored here, or its signature was verified.

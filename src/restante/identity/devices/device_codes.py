@@ -12,7 +12,7 @@ A code has one purpose: it approves a device, or it signs a person in at a comma
 not find it.
 
 Anyone may start a code, so rows are bounded: in number, by address and in total, and in size. A row is deleted when its
-code was used or has expired. A code without a row is told apart from an invented one by its MAC: it is `expired`.
+code was used or has expired. The MAC of a code without a row shows whether the server made it: then it is `expired`.
 """
 
 import base64
@@ -86,7 +86,7 @@ class IssuedCodes:
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """The facts shown to a person who is asked to approve a device or a command line."""
+    """The facts shown to a person who may approve a device or a command line."""
 
     user_code: str
     purpose: Purpose

@@ -5,7 +5,7 @@ processes empty the memo (`forget_all`, see token_memo.py).
 
 A token is not stored. Its key is its end, a part of its signature, and the 64-bit hash that Python computes of all of
 it with a secret key. A caller who can send the end of a signature has that token and gains nothing by altering the
-rest, and the hash tells altered tokens apart. See decision 0231 for why this is no digest.
+rest, and the hash detects altered tokens. See decision 0231 for why this is no digest.
 
 Nothing searches for the tokens of a revoked device. Its id goes into a small table that every hit is checked against;
 the id leaves the table once every token that the memo could have held has expired.

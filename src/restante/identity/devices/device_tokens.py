@@ -159,7 +159,7 @@ class DeviceTokens(VerifiedTokens[DeviceCaller, DeviceCaller]):
             raise NotAllowed(_NOT_ACTIVE)
         if claims.iss == self._issuer and claims.gen != generation:
             refuse("its session was ended, because a refresh token was used twice")
-        # A token that lives longer than our own is verified again: no token is cached for longer than that.
+        # A token that is valid for longer than our own is verified again: no token is cached for longer than that.
         until = min(claims.exp, now + self.access_token_seconds)
         return DeviceCaller(owned.device_id, owned.user_id, until), until
 

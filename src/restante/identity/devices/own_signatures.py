@@ -28,7 +28,7 @@ class OwnSignatures:
         self._headers: dict[bytes, str] = {}
 
     def reset(self, tokens: Mapping[str, bytes]) -> None:
-        """Keys may have changed: know only the headers of these tokens, by the ids of their keys."""
+        """Keys may have changed: keep only the headers of these tokens, by the ids of their keys."""
         self._headers = {token.partition(b".")[0]: kid for kid, token in tokens.items()}
 
     def remember(self, token: bytes, kid: str) -> None:

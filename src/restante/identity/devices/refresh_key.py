@@ -5,7 +5,7 @@
                                    mac:     HMAC-SHA256 over both, under a key derived from the master key for this
 
 A token therefore proves by itself whether it is older or newer than the counter that the database stores for its
-family. This module knows nothing of the database.
+family. This module does not use the database.
 
 Invariants: `read` accepts only tokens that `write` produced, and each token has one spelling.
 """

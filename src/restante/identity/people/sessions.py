@@ -48,7 +48,7 @@ def is_confirmed(conn: Connection, token: str, within_seconds: int) -> bool:
 
 
 def confirm(conn: Connection, token: str) -> None:
-    """Remember that the person gave the password again just now."""
+    """Record that the person gave the password again just now."""
     conn.run(SQL.confirm, token_hash=secret_tokens.digest(token), now_ms=conn.now_ms)
 
 

@@ -5,7 +5,7 @@
 
 A wrong password and an unknown e-mail get the same response after the same work. Attempts are limited before any of
 that work is done (see sign_in_limits.py). Hashing has two short queues, one for addresses where the person signed in
-before and one for all others, so that strangers keep nobody waiting who is known.
+before and one for all others, so that people at known addresses do not wait for strangers.
 """
 
 import asyncio

@@ -85,7 +85,7 @@ def count(conn: Connection, attempt: Attempt) -> None:
 
 
 def succeed(conn: Connection, attempt: Attempt, user_id: int) -> None:
-    """Give the attempt back, and remember its address."""
+    """Give the attempt back, and store its address as known."""
     conn.lock("sign_in", *sorted(name.hex() for _, name in attempt.budgets))
     for budget, name in attempt.budgets:
         conn.run(SQL.give_back, budget=name, interval_ms=budget.interval_ms)

@@ -32,5 +32,5 @@ DELETE FROM known_addresses WHERE user_id = :user_id AND address_hash NOT IN (
 )
 
 -- name: delete_old_addresses
--- Deletes addresses from which nobody has signed in lately.
+-- Deletes addresses without a recent sign-in.
 DELETE FROM known_addresses WHERE last_at <= :before_ms

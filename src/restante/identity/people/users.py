@@ -41,7 +41,7 @@ class User:
 
     @property
     def has_password(self) -> bool:
-        """Whether the person can sign in: somebody who is invited has no password yet."""
+        """Whether the person can sign in: an invited person has no password yet."""
         return self.password_hash != NO_PASSWORD
 
 

@@ -52,7 +52,7 @@ DELETE FROM registration_codes WHERE user_id = :user_id AND used_at IS NULL
 UPDATE device_codes SET status = 'denied' WHERE user_id = :user_id AND status = 'approved'
 
 -- name: forget_known_addresses
--- Whoever knew the old password may have signed in from these.
+-- A person who knew the old password may have signed in from these.
 DELETE FROM known_addresses WHERE user_id = :user_id
 
 -- name: end_invitation

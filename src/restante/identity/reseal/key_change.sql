@@ -33,7 +33,7 @@ SELECT purpose, sealed_key FROM derived_keys ORDER BY purpose
 INSERT INTO derived_keys (purpose, sealed_key) VALUES (:purpose, :sealed_key) ON CONFLICT (purpose) DO NOTHING
 
 -- name: forget_derived
--- Deletes the derived keys, which nobody can open any more.
+-- Deletes the derived keys, which no key opens any more.
 DELETE FROM derived_keys
 
 -- name: report

@@ -59,7 +59,7 @@ class RolloutController:
             except TRANSIENT:
                 raise
             except Exception as error:
-                log.error("looking at a rollout failed", rollout=rollout_id, error=f"{type(error).__name__}: {error}")
+                log.error("rollout check failed", rollout=rollout_id, error=f"{type(error).__name__}: {error}")
         return len(due)
 
 

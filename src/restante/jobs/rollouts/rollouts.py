@@ -7,7 +7,7 @@
                                 └────┴── roll back ─▶ rolling_back ─▶ rolled_back
 
 Each wave is a job (`jobs.py`), so that each item is acted on once, whenever a process is killed. `controller.py`
-decides when the next wave begins. This module knows no protocol and nothing of HTTP.
+decides when the next wave begins. This module depends on no protocol and not on HTTP.
 """
 
 import re
@@ -63,7 +63,7 @@ CHANGED_FIELDS = RolloutChange.__struct_fields__
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutRequest:
-    """A job in waves. `is_boosting`: devices are asked to poll faster while a wave waits for their reports."""
+    """A job in waves. `is_boosting`: devices poll faster while a wave waits for their reports."""
 
     job: JobRequest
     name: str
@@ -178,7 +178,7 @@ def advance(conn: Connection, actions: JobActions, rollout_id: str, actor: str) 
     _require(rollout, "running", "paused")
     job = conn.one(SQL.job_of_wave, rollout=rollout["id"], wave=rollout["wave"])
     if job is not None and job["state"] not in ENDED:
-        raise Conflict("the current wave is not handed out yet")
+        raise Conflict("the current wave has not reached all its items yet")
     if rollout["state"] == "paused":
         _set_state(conn, actions, rollout, "running", actor, "rollout.resumed", None)
     _record_change(conn, actions, rollout, actor, "rollout.advanced", {"wave": rollout["wave"]})

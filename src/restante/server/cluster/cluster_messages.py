@@ -2,7 +2,7 @@
 
     commit events ─▶ messages_of ─▶ encoded ─▶ stored with the commit, and sent ─▶ MessageDecoder of each other node
 
-An object that is no commit event becomes `AnythingChanged`: the other nodes then drop everything they remember.
+An object that is no commit event becomes `AnythingChanged`: the other nodes then drop all cached knowledge.
 """
 
 import os

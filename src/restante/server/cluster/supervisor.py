@@ -148,7 +148,7 @@ def _ended(pid: int) -> tuple[int] | None:
 
 
 def _end_with(parent: int) -> None:
-    """Ask the kernel to send SIGTERM to this process when its parent ends; stop now if the parent has ended."""
+    """Let the kernel send SIGTERM to this process when its parent ends; stop now if the parent has ended."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM) != 0:
         raise OSError(ctypes.get_errno(), "the worker cannot be bound to its supervisor")
     if os.getppid() != parent:

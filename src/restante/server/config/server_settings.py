@@ -87,7 +87,7 @@ class ServerSettings:
     metrics_listen: Annotated[
         Address | None,
         ListenAddress(),
-        "An address of its own for /metrics, which the main address then does not serve.",
+        "A separate address for /metrics. The main address then does not serve it.",
     ] = None
     metrics_tenants: Annotated[
         bool, Boolean(), "Show tenants in labels of metrics: site_id is the site's id instead of `all`."

@@ -227,7 +227,7 @@ def _conflicts(settings: Settings) -> Iterable[str]:
 def check_public_url(settings: Settings) -> None:
     """Raise SettingsError for a server that others can reach and that does not know its own URL.
 
-    Issuers, audiences, metadata and links contain the URL. A request cannot tell it: its sender writes the Host header.
+    Issuers, audiences, metadata and links contain the URL. A request cannot prove it: the sender writes its Host.
     """
     if settings.public_url is not None or "api" not in settings.roles:
         return

@@ -44,7 +44,7 @@ class UpdatesSettings:
     console_confirm_minutes: Annotated[
         int,
         Integer(0, 1440),
-        "How long a person's password counts before the console asks for it again for an action that cannot be undone.",
+        "How long a person's password counts in the console before it is needed again for a final action.",
     ] = 10
     issuers: Annotated[
         tuple[ExternalIssuer, ...],
@@ -60,13 +60,13 @@ class UpdatesSettings:
     poll_interval_seconds: Annotated[
         int,
         Integer(1, 86_400),
-        "The interval at which a device is asked to poll; the devices are spread over it.",
+        "The poll interval that devices get; the server spreads the devices over it.",
     ] = 300
     boost_poll_interval_seconds: Annotated[
-        int, Integer(1, 86_400), "The interval at which a device is asked to poll for a while after a signal."
+        int, Integer(1, 86_400), "The poll interval that a device gets for a while after a signal."
     ] = 15
     boost_window_seconds: Annotated[
-        int, Integer(0, 86_400), "How long after a signal a device is asked to poll at the shorter interval."
+        int, Integer(0, 86_400), "How long after a signal a device gets the shorter interval."
     ] = 600
     poll_rate_per_second: Annotated[
         float, Number(0.001, 100_000), "The sustained rate of polls that one device may make."

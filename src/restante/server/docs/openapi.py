@@ -123,7 +123,7 @@ _SECURITY_SCHEMES = {
 
 
 class OpenApiDocument(msgspec.Struct):
-    """An OpenAPI document, of which these members are always there."""
+    """An OpenAPI document. These members are always present."""
 
     openapi: str
     info: dict[str, Any]

@@ -23,8 +23,8 @@ from typing import Any, Protocol
 from restante.server.http.connection_limits import AddressKey, Verdict
 from restante.server.http.listener import CountedProtocol, Listener, PlainSocket, whole_socket
 from restante.server.http.new_connection import UNWATCHED, AnswersAtOnce, NewConnection
-from restante.server.http.tls_session import TlsSession
-from restante.server.http.tls_transport import TlsTransport
+from restante.server.http.tls.session import TlsSession
+from restante.server.http.tls.transport import TlsTransport
 
 # How long a connection without a request has neither transport nor protocol, nor their deadlines; and how long nobody
 # notices that a client has disconnected which waits for its response.

@@ -18,7 +18,7 @@ from restante.server.http.bounded_protocol import response_bytes
 from restante.server.http.connection_limits import AddressKey, ConnectionLimits, Verdict
 from restante.server.http.listener import PlainSocket
 from restante.server.http.request_templates import FastResponse, closing
-from restante.server.http.tls_session import TlsSession
+from restante.server.http.tls.session import TlsSession
 from restante.web.client_cert import ClientCertificates
 from restante.web.fast_lane_api import WaitOwner
 from restante.web.response import ApiResponse

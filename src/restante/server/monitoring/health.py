@@ -1,6 +1,6 @@
 """Health checks for load balancers and supervisors: `/healthz` (the process runs) and `/readyz` (it can serve).
 
-Clients in the field ask `/health` before they start: the same as `/readyz`.
+Clients in the field call `/health` before they start: the same as `/readyz`.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """`GET /metrics` in the Prometheus text format: every metric of the server, declared in one list.
 
-Hot paths count with plain integers. A scrape asks each component to read what it needs from the database
+Hot paths count with plain integers. At a scrape each component reads what it needs from the database
 (`read_metrics`) and for its samples (`metrics`). Labels never carry an id, a token or anything else that a caller can
 choose freely.
 
@@ -69,7 +69,7 @@ METRICS = {
     "restante_collector_over_budget": _counter(
         "Requests of collectors refused over a budget (bytes, telemetry, repeats).", "budget"
     ),
-    "restante_audit_set_back": _gauge("Whether the audit trail lacks a row that this server remembers."),
+    "restante_audit_set_back": _gauge("Whether the audit trail lacks the row in audit.head of this server."),
     "restante_audit_anchors": _counter("Heads of the audit trail sent to the anchor, by outcome.", "outcome"),
     "restante_known_tails": _gauge("Devices whose idle polls are answered from memory."),
     "restante_cached_tokens": _gauge("Verified device tokens in memory."),
@@ -103,7 +103,7 @@ METRICS = {
     "restante_redis_rebuilds": _counter("Streams rebuilt from the database."),
     "restante_redis_rings": _counter("Notifications from Redis that another server changed a stream."),
     "restante_redis_windows": _counter("Claims checked against the rate limits in Redis first.", "outcome"),
-    "restante_notices": _counter("Messages of other nodes: received (told), or found by a scan (found).", "how"),
+    "restante_notices": _counter("Messages of other nodes: by notification (told), or by a scan (found).", "how"),
     "restante_commits": _counter("Write transactions committed."),
     "restante_writes": _counter("Writes made; several share one commit."),
     "restante_clock_ahead_seconds": _gauge("How far the embedded database's clock is ahead of a clock set back."),
@@ -127,7 +127,7 @@ METRICS = {
 
 @dataclass(frozen=True, slots=True)
 class MetricsOptions:
-    """`token`: who reads the metrics must send it. `is_apart`: they are served at an address of their own.
+    """`token`: readers of the metrics must send it. `is_apart`: the metrics are served at a separate address.
     `shows_tenants`: labels may name a tenant."""
 
     token: str | None = field(default=None, repr=False)
@@ -147,7 +147,7 @@ class Metrics:
         self._options = options
         # Set in a worker process: the metrics of the other workers.
         self.worker_metrics: WorkerMetrics | None = None
-        # Set while the metrics are served at an address of their own.
+        # Set while the metrics are served at a separate address.
         self.own_port: int | None = None
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)

@@ -1,4 +1,4 @@
-"""`GET /metrics` at an address of its own, so that a firewall can keep it from clients.
+"""`GET /metrics` at a separate address, so that a firewall can keep clients away from it.
 
 A minimal server: one request for each connection, a bounded head, a deadline. It serves nothing else. Where several
 workers share the address, any of them answers for all.

@@ -8,7 +8,7 @@ from pathlib import Path
 from cryptography import x509
 
 from restante.server.config.settings import Settings
-from restante.server.http.tls import TlsFiles, TlsFilesError, revocation_lists, tls_files
+from restante.server.http.tls.files import TlsFiles, TlsFilesError, revocation_lists, tls_files
 from restante.server.monitoring.checks import OTHERS, Finding, State, check_node, check_redis
 
 SUBJECT = "TLS"

@@ -61,7 +61,7 @@ class _ConfigAction(RolloutAction[Any]):
         return {row["outcome"]: row["devices"] for row in conn.all(SQL.outcomes, job=job)}
 
     def wave_counts(self, conn: Connection, job: int) -> WaveCounts:
-        """A version that a later one has replaced counts for nothing: nobody will report about it any more."""
+        """A version that a later one has replaced does not count: no device reports about it any more."""
         counted = self.outcomes(conn, job)
         waiting = counted.get("waiting", 0) + counted.get("fetched", 0)
         return WaveCounts(counted.get("applied", 0), counted.get("failed", 0), waiting)

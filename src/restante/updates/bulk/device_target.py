@@ -18,7 +18,7 @@ from restante.updates.polling import poll_boost
 SQL = queries_beside(__file__)
 
 # How many ids a step of an exact count reads.
-# How long a rollout asks the fleet to poll faster, and how long before the end of that it asks again.
+# How long a rollout makes the fleet poll faster, and how long before the end of that it does so again.
 BOOST_SECONDS = 300
 BOOST_RENEW_SECONDS = 60
 
@@ -70,7 +70,7 @@ def new_rollout_devices() -> RolloutDevices:
 
 
 def keep_polling_fast(conn: Connection) -> None:
-    """Ask the fleet to poll faster for a while, unless it does already: devices then report sooner."""
+    """Make the fleet poll faster for a while, unless it does already: devices then report sooner."""
     current = poll_boost.current(conn)
     if current is None or current.until * 1000 < conn.now_ms + BOOST_RENEW_SECONDS * 1000:
         interval = poll_boost.INTERVAL_SECONDS if current is None else current.interval_seconds

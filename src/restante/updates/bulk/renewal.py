@@ -40,7 +40,7 @@ class RenewParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @dataclass(frozen=True, slots=True)
 class _Renewal:
-    """A planned renewal, what was made of it, and why it cannot be."""
+    """A planned renewal, its certificate, or why there is none."""
 
     cert_id: int
     plan: IssuePlan | None = None

@@ -1,7 +1,7 @@
 """Routes for the API keys of a user: create, list, revoke.
 
-A key of a user opens the user's own resources, and nothing else. It cannot create further keys: whoever finds a leaked
-key must not be able to keep access after it is revoked.
+A key of a user opens the user's own resources, and nothing else. It cannot create further keys: a person who
+finds a leaked key must not keep access after it is revoked.
 """
 
 from typing import Annotated, Literal

@@ -62,7 +62,7 @@ class DeviceRoutes:
         return list_response(request, Page([self._with_memory(device) for device in page.items], page.next))
 
     def _with_memory(self, device: Device) -> Device:
-        """The device with the last poll that this server remembers, if it is newer than the stored one."""
+        """The device with the last poll that this server has in memory, if it is newer than the stored one."""
         seen = self._presence.last_seen(device.id)
         seen_at = None if seen is None else iso_precise(int(seen * 1000))
         if seen_at is None or seen_at <= (device.last_seen_at or ""):

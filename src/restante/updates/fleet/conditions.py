@@ -154,7 +154,7 @@ def _overdue(name: str, now_ms: int, *, is_wanted: bool) -> Condition:
 def _range(column: str, table: str, id_column: str, alias: str, name: str, sign: str, value: int) -> Condition:
     parameters = {name: value}
     where = f"{column} {sign} :{name}"
-    # The newest first, where the newest are asked for.
+    # The newest first, where the filter selects the newest.
     index = Index(name, table, id_column, where, (parameters,), column, is_descending=sign == ">=")
     return Condition(f"{alias}.{where}", parameters, index)
 

@@ -4,7 +4,7 @@
 
 A device confirms signals by the cursor that it sends with its next poll. The newest confirmed positions are in the
 memory of the server that answered the polls; the caller passes them as `Remembered`. Everything else is read from the
-tables. Domain code: knows neither HTTP nor polls.
+tables. Domain code: uses neither HTTP nor polls.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -27,7 +27,7 @@ SignalState = Literal["queued", "undeliverable", "published", "received", "appli
 
 
 class Remembered(NamedTuple):
-    """What the memory of this server knows about a device beyond the tables; times in milliseconds."""
+    """The state of a device in the memory of this server, beyond the tables; times in milliseconds."""
 
     seen_ms: int | None = None
     overdue_ms: int | None = None

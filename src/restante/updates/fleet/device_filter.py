@@ -25,7 +25,7 @@ TEXT_CHARACTERS_MAX = 255
 VERSION_MAX = INT64_MAX
 RELATIVE_DIGITS_MAX = 9
 
-# What the server knows about a device and the version of its install config that it should have.
+# The states of a device towards the version of its install config that it should have.
 CONFIG_STATES = ("behind", "current", "fetched", "applied", "failed")
 EXPECTED_CONFIG_VERSION = f"{', '.join(CONFIG_STATES)}, or the number of a version"
 EXPECTED_TIME = "a time, 2026-01-18T10:00:00Z, or a duration such as 90s, 15m, 1h, 7d or 2w"

@@ -1,4 +1,4 @@
-"""Explains why a device has not got what is meant for it, in one sentence and in fields.
+"""Explains why a device has not received its signals or its config, in one sentence and in fields.
 
 The first reason that applies: it is revoked; it never polled; it is overdue; a signal cannot be published, or is not
 published yet; it has not fetched its signals; its install config failed, or is not fetched; a certificate's key is not

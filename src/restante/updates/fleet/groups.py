@@ -107,7 +107,7 @@ def list_page(conn: Connection, page: PageRequest, users: AllowedIds = ALL_IDS) 
 
 
 def resolve(conn: Connection, wanted: DeviceFilter, users: AllowedIds = ALL_IDS) -> list[DeviceFilter]:
-    """The filters that `wanted` stands for, all of which must hold: itself and, if it names one, its group's."""
+    """The filters of `wanted`: itself and, if it names a group, the filter of the group. All must match."""
     if wanted.group is None:
         return [wanted]
     group = _named(conn, wanted.group, users)

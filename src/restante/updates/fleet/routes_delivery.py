@@ -80,7 +80,7 @@ class DeliveryRoutes:
 
 
 def remembered_of(presence: DevicePresence, device_id: int) -> Remembered:
-    """What the memory of this server knows about the device's polls beyond the tables."""
+    """The state of the device's polls in the memory of this server, beyond the tables."""
     seen, position = presence.last_seen(device_id), presence.confirmed_position(device_id)
     if seen is None:
         return Remembered(position=position)

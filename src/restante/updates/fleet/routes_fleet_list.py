@@ -121,7 +121,7 @@ class FleetListRoutes:
 
 
 def with_last_poll(row: DeviceRow, presence: DevicePresence) -> DeviceRow:
-    """The row with the last poll that this server remembers, if it is newer than the stored one."""
+    """The row with the last poll that this server has in memory, if it is newer than the stored one."""
     seen = presence.last_seen(row.id)
     if seen is None or row.status == "revoked":
         return row

@@ -1,7 +1,7 @@
 """The devices that a filter selects: pages, and ids for bulk jobs.
 
 A selection examines a bounded number of devices, so a page costs the same however many devices there are. If the
-filter's other conditions refuse most of the examined devices, a page has fewer items than asked for, even none, and
+filter's other conditions refuse most of the examined devices, a page has fewer items than requested, even none, and
 still names the next one. All pages of a list are read from the same index, which `next` names.
 
 Invariant: a device whose fields do not change while pages are read is on exactly one of them.
@@ -78,7 +78,7 @@ def ids_after(conn: Connection, wanted: DeviceFilter, after_id: int, limit: int,
     """At most `limit` ids greater than `after_id` of devices that match the filter, in ascending order.
 
     For jobs: each call examines a bounded number of devices, and `next` names the id after which to continue. A page
-    with a next one may have fewer ids than asked for, or none.
+    with a next one may have fewer ids than requested, or none.
     """
     conditions = _conditions(conn, groups.resolve(conn, wanted, users), users)
     few = first_with_few(conn, conditions)
@@ -106,7 +106,7 @@ def ids_after(conn: Connection, wanted: DeviceFilter, after_id: int, limit: int,
 
 
 def matches(conn: Connection, wanted: DeviceFilter, device_id: int, users: AllowedIds = ALL_IDS) -> bool:
-    """Whether the filter selects this device now: a job asks again before it acts on a device."""
+    """Whether the filter selects this device now: a job checks it again before it acts on a device."""
     reader = reader_of(None, _conditions(conn, groups.resolve(conn, wanted, users), users))
     read = reader.read(conn, Place(reader.index.name, None, device_id - 1), 1)
     return any(each.device_id == device_id and each.is_match for each in read)

@@ -87,7 +87,7 @@ def restore_many(
 ) -> ManyResult:
     """Give each device the content that it had before this version, unless its config was changed since.
 
-    A device that had no config before gets one without items: a device cannot be told to have none.
+    A device that had no config before gets one without items: no signal can remove the config of a device.
     """
     found = {row["user_device_id"]: row for row in conn.all(SQL.before_current, ids=_encoded(list(versions)))}
 

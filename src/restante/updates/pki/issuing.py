@@ -152,7 +152,7 @@ def _renew_at(rules: IssueRules, certificate: x509.Certificate) -> int | None:
 
 
 def _leaf_key(row: Row) -> LeafKey:
-    """The kind of key that the certificate's account wants."""
+    """The kind of key of the certificate's account."""
     if row["leaf_key_algorithm"] == "RSA":
         return LeafKey(None, row["leaf_rsa_bits"] or LEAF_RSA_SIZE_DEFAULT)
     return LeafKey(row["leaf_ec_curve"] or CURVE_DEFAULT)

@@ -19,7 +19,7 @@ _Query = tuple[bytes | None, int, int]
 
 
 class PollReply:
-    """Sends the result of a poll. One lives as long as a poll is parked, so it is small.
+    """Sends the result of a poll. It exists as long as a poll is parked, so it is small.
 
     Signals are encoded in one step, as one publish may wake very many polls: the bytes are those of `poll_response`.
     """

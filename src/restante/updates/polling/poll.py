@@ -184,7 +184,7 @@ class UpdatesPoll(RateLimitedPoll[DevicePoll, PollResult | RestanteError]):
         return poll_interval_seconds(device_id, self.now, base)
 
     def overdue_at(self, device_id: int, seen: float, cursor: bytes) -> float:
-        """When a device that polled at `seen` with this cursor counts as overdue: it was told when to poll again."""
+        """When a device that polled at `seen` with this cursor counts as overdue, by the interval it got."""
         options = self.options
         base = options.interval_seconds if cursor < self._boost_from else options.boost_interval_seconds
         if self.boost is not None and seen >= self._boost_since:

@@ -1,4 +1,4 @@
-"""A poll boost: while it lasts, every device is asked to poll at the poll boost's interval instead of the normal one.
+"""A poll boost: while it lasts, every device gets the poll boost's interval instead of the normal one.
 
 There is at most one, for the whole fleet, and it ends by itself. It is stored in the database, so it survives a restart
 and the command line can start it; the poll caches the current one.
@@ -25,7 +25,7 @@ class PollBoost(NamedTuple):
 
 
 class PollBoostChanged(ClusterMessage, frozen=True, tag="poll_boost"):
-    """A poll boost started or stopped. A message without the field asks the node to read it."""
+    """A poll boost started or stopped. A node that gets a message without the field reads it from the database."""
 
     needs_catch_up: ClassVar[bool] = True
 

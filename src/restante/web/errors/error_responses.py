@@ -1,7 +1,7 @@
 """The response for an exception: the one place where an exception becomes a protocol's error body.
 
-The application uses it for handlers, the polls for work that finishes after the handler returned. A RestanteError is
-the caller's to read. Any other exception is logged, and the caller learns only that the server failed.
+The application uses it for handlers, the polls for work that finishes after the handler returned. The text of a
+RestanteError is sent to the caller. Any other exception is logged, and the caller gets only that the server failed.
 """
 
 from typing import Any

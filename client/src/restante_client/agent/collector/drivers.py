@@ -1,9 +1,9 @@
 """What the collector needs of a miner, whatever its make: the interface of drivers, and how they fail.
 
-A driver talks to one miner and blocks until it has an answer or gives up. It knows nothing of commands, leases or the
-server. The caller makes sure that one thread at a time uses it.
+A driver calls one miner and blocks until it has an answer or gives up. It does not use commands, leases or the server.
+The caller makes sure that one thread at a time uses it.
 
-The four errors say what is known about the miner afterwards:
+Each of the four errors has a meaning for the state of the miner:
 
     MinerUnreachable   nothing was sent: the miner has done nothing
     NoAnswer           the request was sent, no complete answer came: the miner may have done it
@@ -114,7 +114,7 @@ class Driver(Protocol):
         """Stop hashing."""
 
     def select_pool(self, number: int) -> str:
-        """Mine for a pool that the miner knows."""
+        """Mine for a pool that the miner has."""
 
     def set_pool(self, pool: Pool) -> str:
         """Mine for this pool. An older entry with the same address and user is removed."""

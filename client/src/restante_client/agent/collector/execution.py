@@ -1,4 +1,4 @@
-"""Carrying out a command on its miners, and saying truthfully what came of it.
+"""Carries out a command on its miners, and reports the result truthfully.
 
     command ─▶ miners of the inventory ─▶ for each, under its lock: lease held? ─▶ read ─▶ operate ─▶ read ─▶ result
 
@@ -10,8 +10,8 @@ What a miner's error means for the command:
     the lease has ended meanwhile  deferred, and nothing was sent
     delayed by its parameter       deferred until it is due
 
-A command for several miners succeeds if all of them did it. Of a retry, only the miners that failed before are asked
-again: those that did it are remembered on disk.
+A command for several miners succeeds if all of them did it. A retry goes only to the miners that failed before: the
+miners that did it are recorded on disk.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class WrongParameter(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a command on one miner."""
+    """The result of a command on one miner."""
 
     miner_id: int
     status: str
@@ -273,7 +273,7 @@ def _combined(outcomes: Sequence[Outcome]) -> Result:
     after = {str(outcome.miner_id): outcome.after for outcome in outcomes if outcome.after is not None}
     if not failures:
         return Result(SUCCEEDED, 0, f"{len(outcomes)} miners", before, after)
-    # A retry can help as long as one miner failed, and then asks only those that have not done it.
+    # A retry can help while one miner has failed. It goes only to the miners that have not done it.
     status = next(each for each in (FAILED, DEFERRED, REJECTED) if any(found.status == each for found in failures))
     code = next(found.code for found in failures if found.status == status)
     listed = "; ".join(f"{found.miner_id} {found.code}: {found.message}" for found in failures)

@@ -3,7 +3,7 @@
 A command names miners by their ids. Their addresses come from this file and from nowhere else: an address in the
 parameters of a command is ignored, so a server cannot make a collector connect to other machines of its network.
 
-The file may name code (a driver of the owner), so whoever may write it decides what the collector runs.
+The file may name code (a driver of the owner): a person who can write the file decides what the collector runs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class InventoryFile(Section, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Miner:
-    """A miner of the inventory. Whoever uses the driver holds the lock."""
+    """A miner of the inventory. A thread holds the lock while it uses the driver."""
 
     id: int
     address: str

@@ -1,7 +1,7 @@
 """Keeping the leases of commands that take long.
 
-While a command is being carried out, its lease is lengthened when half of it is over. A lease that the server has given
-to somebody else, or that could not be lengthened in time, is lost: nothing more may be sent to a miner under it.
+While a command is carried out, its lease is extended when it is half over. A lease is lost if the server has given it
+to another collector, or if it could not be extended in time: nothing more may be sent to a miner under it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LeaseKeeper:
             self.extend_due()
 
     def extend_due(self) -> None:
-        """Lengthen every lease of which half is over."""
+        """Extend every lease that is half over."""
         with self._lock:
             due = [lease for lease in self._leases if lease.is_held() and steady_seconds() >= lease.extend_at]
         for lease in due:

@@ -1,4 +1,4 @@
-"""A simulated miner that speaks the CGMiner API on a loopback port, for tests and demonstrations.
+"""A simulated miner that serves the CGMiner API on a loopback port, for tests and demonstrations.
 
     restante-simulated-miners --count 3 --inventory inventory.toml --faults 30
 
@@ -110,7 +110,7 @@ class SimulatedMiner:
         handler = getattr(self, f"_do_{command}", None)
         if handler is None:
             return _status(ERROR, 14, "Invalid command")
-        # Before the reply: whoever gets the reply finds it here.
+        # Before the reply: a caller that has the reply finds it here.
         self.executed.append((command, parameter))
         reply: dict[str, Any] = handler(parameter)
         return reply

@@ -1,7 +1,7 @@
 """The files of a certificate and of an authority, made from what the server sends, checked before they are used.
 
 A private key must belong to its certificate, and an authority must be one. The cryptography takes more memory than the
-rest of the agent, and a certificate comes once in weeks, so `in_child` does this work in a process of its own, which
+rest of the agent, and a certificate comes once in weeks. So `in_child` does this work in a child process, which
 gets its input by a pipe.
 """
 

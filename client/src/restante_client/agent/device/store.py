@@ -1,4 +1,4 @@
-"""What the agent remembers beside tokens and cursor: tasks, own signals, configs, authorities, runs, reports.
+"""The stored state of the agent beside tokens and cursor: tasks, own signals, configs, authorities, runs, reports.
 
 Everything is in the `state.db` of the state folder, so that a result, the end of its task and its report are one
 transaction.

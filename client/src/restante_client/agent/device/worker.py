@@ -1,4 +1,4 @@
-"""The work that signals ask for: tasks on disk, each repeated until it has a result.
+"""The work that follows from signals: tasks on disk, each repeated until it has a result.
 
     install.updated                              config       fetch the install config, apply it
     cert.renewed, cert.wrap_ready, cert.updated  cert         stage the certificate; then cert-items
@@ -78,7 +78,7 @@ class Worker:
     # What there is to do
 
     def add(self, signal: Signal) -> None:
-        """Put on disk what a signal asks for."""
+        """Store the task that follows from a signal."""
         if signal.type == "install.updated":
             self._store.add_task(CONFIG)
         elif signal.type in ("cert.renewed", "cert.wrap_ready", "cert.updated"):

@@ -177,7 +177,7 @@ class RolloutPages(PageSet):
 
 
 def rollout_request(form: Form, job: JobRequest) -> RolloutRequest:
-    """The rollout that a form asks for: the job in waves, with thresholds."""
+    """The rollout of a form: the job in waves, with thresholds."""
     rules = RolloutRules(
         form.whole_number("success_percent", 0, 100),
         form.whole_number("error_percent", 0, 100),

@@ -1,4 +1,4 @@
-"""A command's audit rows as people read them: the steps of its life, and what became of each attempt."""
+"""A command's audit rows as people read them: its steps, and the result of each attempt."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ def steps_of(history: Iterable[AuditView]) -> list[tuple[str, str, str, str]]:
 
 
 def attempts_of(history: Sequence[AuditView]) -> list[Attempt]:
-    """The attempts that the rows tell of, the first one first."""
+    """The attempts that the rows record, the first one first."""
     found: dict[int, Attempt] = {}
     for row in history:
         detail = _detail(row)

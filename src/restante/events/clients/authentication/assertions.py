@@ -2,7 +2,7 @@
 
 The signature is verified first, with the registered key that the assertion names (`kid`) and an algorithm of that key;
 an assertion that names none is verified with each registered key that fits its algorithm. Only a caller with a
-valid signature learns what else is wrong. Used assertions are stored until they would be refused as expired.
+valid signature gets the other errors. Used assertions are stored until they would be refused as expired.
 """
 
 from dataclasses import dataclass

@@ -64,7 +64,7 @@ class InvalidClient(NotAuthenticated):
         self, message: str | None = None, *, with_header: bool = False, reason: RefusalReason = "credentials"
     ) -> None:
         super().__init__(message)
-        # For operators; the response does not tell it.
+        # For operators; it is not in the response.
         self.reason = reason
         # RFC 6749: a request with an Authorization header gets a WWW-Authenticate header.
         self.with_header = with_header

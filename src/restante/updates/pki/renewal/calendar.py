@@ -107,7 +107,7 @@ def record_failure(conn: Connection, due: DueRenewal, error: str) -> None:
 
 
 class RenewalCalendar:
-    """Renews what is due, every half minute. With `renew_at_percent` 0 it does nothing."""
+    """Renews the certificates that are due, every half minute. With `renew_at_percent` 0 it does nothing."""
 
     def __init__(self, database: Database, master_key: MasterKey, emit: Emit, rules: IssueRules) -> None:
         self._database = database

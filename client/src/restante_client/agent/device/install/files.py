@@ -95,7 +95,7 @@ def remove(path: AllowedPath) -> None:
 
 def _write_new(name: str, folder: int, wanted: FileState) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    # Nobody else reads it before it has its owner and mode.
+    # No other user can read it before it has its owner and mode.
     descriptor = os.open(name, flags, 0o600, dir_fd=folder)
     with os.fdopen(descriptor, "wb") as writing:
         writing.write(wanted.content)

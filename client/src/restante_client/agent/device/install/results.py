@@ -1,4 +1,4 @@
-"""What came of each step of a run, and the reports that the server gets.
+"""The result of each step of a run, and the reports that the server gets.
 
 A report is an event of `POST …/self/notify`. The server lists whole events of up to 2 KiB, so a report is bounded:
 steps that went well are left out first, and counted.
@@ -43,7 +43,7 @@ class StepResult:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run. `error` is empty if it went well; then `rollback_errors` is empty too."""
+    """The result of a run. `error` is empty if it went well; then `rollback_errors` is empty too."""
 
     steps: Sequence[StepResult]
     error: str = ""

@@ -19,7 +19,7 @@ import structlog
 import uvicorn
 
 from restante.server.http.http_listener import AdoptingProtocol, HttpListener
-from restante.server.http.tls import TlsFiles, TlsFilesError
+from restante.server.http.tls.files import TlsFiles, TlsFilesError
 
 log = structlog.get_logger()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from restante.server.config.settings import Settings
-from restante.server.http.tls import TlsFiles, TlsFilesError, tls_files
+from restante.server.http.tls.files import TlsFiles, TlsFilesError, tls_files
 from tests.pki import pki
 
 

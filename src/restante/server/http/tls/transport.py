@@ -12,7 +12,7 @@ import asyncio
 from typing import Any
 
 from restante.server.http.listener import CountedProtocol
-from restante.server.http.tls_session import TlsSession
+from restante.server.http.tls.session import TlsSession
 
 # After the last response, for the client to end the connection. Until then its bytes are dropped: unread, they would
 # make the kernel discard the response.

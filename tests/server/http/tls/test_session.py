@@ -1,12 +1,12 @@
-"""The reasons of failed handshakes. Whole handshakes are in test_tls_listening."""
+"""The reasons of failed handshakes. Whole handshakes are in test_listening_server."""
 
 import ssl
 
 import pytest
 from structlog.testing import capture_logs
 
-from restante.server.http.tls import CIPHERS
-from restante.server.http.tls_session import TlsSession, failure_reason
+from restante.server.http.tls.files import CIPHERS
+from restante.server.http.tls.session import TlsSession, failure_reason
 from tests.pki import pki
 
 
