@@ -33,6 +33,7 @@ from restante.database.database import Database
 from restante.database.migrate import migrate
 from restante.identity.clients import collector_tokens
 from restante.identity.master_key import MasterKey
+from restante.server.lifecycle import collect_garbage_rarely
 from tests.defaults import new_postgres_engine
 from tests.services.postgres import PostgresServer, postgres_server
 
@@ -115,7 +116,11 @@ def _restante_pairs_per_second(server: PostgresServer, width: int, site_count: i
 
 
 def leases() -> dict[str, float]:
-    """Pairs of lease and completion per second, by number of workers, one job at a time each."""
+    """Pairs of lease and completion per second, by number of workers, one job at a time each.
+
+    The process collects garbage as rarely as Restante's server, for all queues.
+    """
+    collect_garbage_rarely()
     figures: dict[str, float] = {}
     with postgres_server(*DURABLE) as server:
         for width in WIDTHS:

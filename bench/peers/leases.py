@@ -27,6 +27,7 @@ from bench.commands.queues import DURABLE, RestanteQueue
 from bench.data import edge_data
 from bench.peers.servers import fastapi_redis
 from bench.tools.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned
+from restante.server.lifecycle import collect_garbage_rarely
 from tests.services.postgres import PostgresServer, postgres_server
 
 WIDTHS = (1, 16, 64)
@@ -44,6 +45,8 @@ def over_http() -> list[dict[str, Any]]:
 
 
 def on_postgres() -> list[dict[str, Any]]:
+    # As Restante's server does, for all queues.
+    collect_garbage_rarely()
     found: dict[str, dict[int, float]] = {}
     with postgres_server(*DURABLE) as server:
         for width in WIDTHS:
