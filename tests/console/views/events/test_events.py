@@ -1,5 +1,11 @@
 """Publishing and checking events in the console, without a browser."""
 
+import re
+from itertools import takewhile
+
+import pytest
+
+from restante.console import pages
 from tests.console.console_server import ConsoleServer
 from tests.server.event_resources import EventResources
 
@@ -23,6 +29,26 @@ def test_event_for_a_client_outside_the_grants_is_refused(server: ConsoleServer)
         assert client.post("/console/events/new", **fields).status_code == 404
         everyone = client.post("/console/events/new", **{**fields, "recipient": "*"})
     assert everyone.status_code == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/console/events?txn=none", "/console/commands?by=none", "/console/devices?name=none", "/console/outbox"],
+)
+def test_page_does_not_wait_for_a_count_and_is_read_again_when_it_is_ready(
+    server: ConsoleServer, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(pages, "COUNT_WAIT_SECONDS", 0)
+    with server.client("admin") as client:
+        # Nobody has used this filter before, so no count of it is kept.
+        page = client.get(path).text
+        assert re.findall(r'class="count">([^<]*)<', page).count("…") == page.count('class="count"')
+        topics, position = (re.search(rf'data-{name}="([^"]+)"', page) for name in ("topics", "position"))
+        assert topics
+        assert position
+        with client.http.stream("GET", f"/console/live?topics={topics[1]}&after={position[1]}") as stream:
+            lines = list(takewhile(lambda line: not line.startswith("event: "), stream.iter_lines()))
+    assert lines[0].startswith("retry: ")
 
 
 def test_secret_parameter_is_not_shown_again_when_a_command_is_refused(server: ConsoleServer) -> None:

@@ -6,16 +6,14 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from restante.console.counts import Counts
 from restante.console.forms import Form
-from restante.console.live import EVENTS, Live
+from restante.console.live import EVENTS
 from restante.console.navigation import ROOT
 from restante.console.pages import ConsoleRequest, Hit, Needs, Pages, PageSet
 from restante.core.decoding import decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
 from restante.core.iso_time import parse_iso
 from restante.database.database import Database
-from restante.database.filtered_list import StateCounts
 from restante.database.paging import PageRequest
 from restante.events.publishing import client_status, errored_events, listing, token_check
 from restante.events.publishing.errored_events import Resolution
@@ -46,8 +44,7 @@ _FIELDS = ("recipient", "events", "sub", "txn")
 class EventPages(PageSet):
     needs = READ
 
-    def __init__(self, database: Database, rotation: KeyRotation, live: Live) -> None:
-        self._counts: Counts[StateCounts] = Counts(live, EVENTS)
+    def __init__(self, database: Database, rotation: KeyRotation) -> None:
         self._database = database
         self._rotation = rotation
 
@@ -76,10 +73,7 @@ class EventPages(PageSet):
             topics=(EVENTS,),
             page=page,
             filters=filters,
-            counts=await self._counts.get(
-                (counted, request.allowed.as_json()),
-                lambda: request.count(lambda: listing.counting(counted, request.allowed), ("status", "after")),
-            ),
+            counts=await request.count(EVENTS, counted, lambda: listing.counting(counted, request.allowed)),
             statuses=STATUSES,
             address=request.page_link,
             values=dict(request.http.query_params),
