@@ -102,17 +102,18 @@ def filtered(conn: Connection, filters: EventFilter, allowed: AllowedIds) -> Fil
         case "unsigned" | "ready":
             return _inbox((*of_client, Condition("i.status IN ('unsigned', 'ready')")), (*of_status, *rest))
     # The place of a text is the first place of the client and the id of the event.
-    first, end = inbox.place_of(client, 0), inbox.place_of(client + 1, 0)
-    of_places = Condition("t.place > :first AND t.place < :last", {"first": first, "last": end})
+    first = inbox.place_of(client, 0)
     return FilteredList(
         _COLUMNS,
         "event_texts AS t JOIN event_inbox AS i ON i.id = t.place - CAST(:first AS BIGINT)"
         " JOIN event_clients AS c ON c.id = i.client",
         "t.place",
         offset=first,
-        indexed=(of_places,),
         rest=(*of_status, *rest),
         index_source="event_texts AS t",
+        above=first,
+        below=inbox.place_of(client + 1, 0),
+        parameters={"first": first},
     )
 
 

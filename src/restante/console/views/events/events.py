@@ -14,8 +14,8 @@ from restante.core.decoding import decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
 from restante.core.iso_time import parse_iso
 from restante.database.database import Database
-from restante.database.paging import PageRequest
-from restante.events.publishing import client_status, errored_events, listing, token_check
+from restante.events.clients import clients
+from restante.events.publishing import errored_events, listing, token_check
 from restante.events.publishing.errored_events import Resolution
 from restante.events.publishing.listing import STATUSES, EventDetail, EventFilter
 from restante.events.publishing.publish_requests import PUBLISHING, PublishBody, PublishRequest
@@ -166,8 +166,8 @@ class EventPages(PageSet):
     async def _form(
         self, request: ConsoleRequest, given: dict[str, str], problem: RestanteError | None = None
     ) -> ApiResponse:
-        found = await request.read(client_status.list_page, PageRequest(CLIENTS_MAX, 0), request.allowed)
-        choices = [(each.client_id, f"{each.name} ({each.client_id})") for each in found.items if not each.is_removed]
+        found = await request.read(clients.names, CLIENTS_MAX, request.allowed)
+        choices = [(each.client_id, f"{each.name} ({each.client_id})") for each in found if not each.is_removed]
         everyone = [(ALL_SUBSCRIBERS, "all subscribers of its types")] if request.allowed.are_all else []
         return request.render(
             "events/new.html",
