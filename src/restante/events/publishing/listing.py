@@ -43,13 +43,17 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventDetail(EventView, frozen=True, kw_only=True):
-    """An event with its token claims, its first delivery by a poll, and its push attempts."""
+    """An event with its token claims, its first delivery by a poll, and its failed pushes: `push_attempts` since it was
+    last released or delivered again, `failed_pushes` the times of the last hundred of all.
+
+    Later deliveries by polls are not recorded: a poll that gets only events that it got before writes nothing."""
 
     claims: dict[str, Any]
     first_polled_at: Timestamp | None
     push_attempts: int
     push_due_at: Timestamp | None
     push_problem: str | None
+    failed_pushes: list[Timestamp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,7 @@ def show(conn: Connection, jti: str, allowed: AllowedIds = ALL_IDS) -> EventDeta
         push_attempts=row["push_attempts"],
         push_due_at=iso_precise(row["push_at"]),
         push_problem=row["push_problem"],
+        failed_pushes=[iso_precise(int(at)) for at in (row["push_times"] or "").split(",") if at],
     )
 
 

@@ -224,14 +224,22 @@ def _short_type(event_type: str) -> str:
     return re.split(r"[:/]", event_type)[-1] or event_type
 
 
+def _deliveries(event: EventDetail) -> list[tuple[str, str, str | None, str]]:
+    """The first delivery by a poll, and every failed push, by time. A successful push acknowledges the event."""
+    found: list[tuple[str, str, str | None, str]] = [
+        ("warn", "Push failed", at, event.push_problem or "" if at == event.failed_pushes[-1] else "")
+        for at in event.failed_pushes
+    ]
+    if event.first_polled_at is not None:
+        found.append(("busy", "Delivered by a poll for the first time", event.first_polled_at, ""))
+    return sorted(found, key=lambda step: step[2] or "")
+
+
 def _steps(event: EventDetail) -> list[tuple[str, str, str | None, str]]:
     """The life of the event: kind of mark, what happened, when, and more about it."""
     steps: list[tuple[str, str, str | None, str]] = [("ok", "Published", event.created_at, f"transaction {event.txn}")]
     steps.append(("ok", "Signed", None, f"key {event.kid}") if event.kid else ("wait", "Not signed yet", None, ""))
-    if event.first_polled_at is not None:
-        steps.append(("busy", "Delivered by a poll", event.first_polled_at, ""))
-    if event.push_attempts:
-        steps.append(("busy", f"Pushed, {event.push_attempts} attempts", None, event.push_problem or ""))
+    steps += _deliveries(event)
     if event.errored_at is not None:
         steps.append(("bad", f"Refused by the client: {event.err}", event.errored_at, event.err_description or ""))
     if event.finished_at is not None:
