@@ -33,6 +33,7 @@ from restante.console.views.bulk.rollouts import RolloutPages
 from restante.console.views.events.clients import ClientPages
 from restante.console.views.events.events import EventPages
 from restante.console.views.overview import OverviewPages
+from restante.console.views.saved_filters import SavedFilterPages
 from restante.console.views.sites.commands import CommandPages
 from restante.console.views.sites.sites import SitePages
 from restante.console.views.system import SystemPages
@@ -230,6 +231,7 @@ class Node:
             RolloutPages(lambda: self.bulk.actions),
             PeoplePages(),
             KeyPages(),
+            SavedFilterPages(),
         ]
         return ConsoleComponent(parts, self.rates, [OverviewPages(page_sets, self.rates, facts), *page_sets])
 

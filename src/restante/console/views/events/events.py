@@ -10,6 +10,7 @@ from restante.console.forms import Form
 from restante.console.live import EVENTS
 from restante.console.navigation import ROOT
 from restante.console.pages import ConsoleRequest, Hit, Needs, Pages, PageSet
+from restante.console.views import saved_filters
 from restante.core.decoding import decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
 from restante.core.iso_time import parse_iso
@@ -73,6 +74,7 @@ class EventPages(PageSet):
             topics=(EVENTS,),
             page=page,
             filters=filters,
+            saved=await saved_filters.shown_filters(request, saved_filters.EVENTS),
             counts=await request.count(EVENTS, counted, lambda: listing.counting(counted, request.allowed)),
             statuses=STATUSES,
             address=request.page_link,

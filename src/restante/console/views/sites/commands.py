@@ -22,6 +22,7 @@ from restante.console.live import COMMANDS
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Needs, Pages, PageSet
 from restante.console.schema_forms import FormField, fields_of, value_of
+from restante.console.views import saved_filters
 from restante.console.views.sites.command_history import attempts_of, snapshots_of, steps_of
 from restante.core.commands.command_states import State
 from restante.core.decoding import INT64_MAX, decode_json
@@ -78,6 +79,7 @@ class CommandPages(PageSet):
             topics=(COMMANDS,),
             page=page,
             filters=filters,
+            saved=await saved_filters.shown_filters(request, saved_filters.COMMANDS),
             counts=await request.count(COMMANDS, counted, lambda: listing.counting(counted, request.allowed)),
             states=[state.value for state in State],
             types=list(COMMAND_TYPES),

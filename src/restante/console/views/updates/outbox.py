@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 from restante.console.live import UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Needs, Pages, PageSet
+from restante.console.views import saved_filters
 from restante.core.decoding import DIGITS, INT64_MAX
 from restante.core.errors import BadInput, Conflict, NotFound
 from restante.database.errors import DatabaseError
@@ -49,6 +50,7 @@ class OutboxPages(PageSet):
         found = await source.database.read(
             outbox.list_rows, status, device_id, window.limit + 1, window.after, source.name, users
         )
+        saved = await saved_filters.shown_filters(request, saved_filters.OUTBOX)
         counting = OneRead(lambda conn: outbox.counts(conn, users))
         counts = await request.count(UPDATES, PATH, lambda: counting, source.database)
         return request.render(
@@ -64,6 +66,7 @@ class OutboxPages(PageSet):
             device_id=device_id,
             statuses=STATUSES,
             address=request.page_link,
+            saved=saved,
             row_path=_row_path,
             export_path=f"{EXPORT_PATH}?{urlencode(_api_filter(source.name, status, device_id))}",
             may_retry=request.may(Area.updates, Role.operator),
