@@ -87,13 +87,8 @@ UPDATE event_receivers SET retry_at = :retry_at WHERE client = :client AND profi
 -- Counts an attempt for an event that still waits for push, and keeps its time beside those of the last hundred, of 14
 -- characters each; without `push_at` it was the last.
 UPDATE event_inbox SET push_attempts = push_attempts + 1, push_problem = :problem, push_at = :push_at,
-    push_times = SUBSTR(COALESCE(push_times, '') || ',' || :now_ms, -1400)
-WHERE id = :event AND status = 'ready' AND push_at IS NOT NULL
-
--- name: count_attempt@postgres
--- PostgreSQL has another function for the end of a text.
-UPDATE event_inbox SET push_attempts = push_attempts + 1, push_problem = :problem, push_at = :push_at,
-    push_times = RIGHT(COALESCE(push_times, '') || ',' || CAST(CAST(:now_ms AS BIGINT) AS TEXT), 1400)
+    push_times = CASE WHEN LENGTH(push_times) >= 1400 THEN SUBSTR(push_times, 15) ELSE COALESCE(push_times, '') END
+        || ',' || CAST(CAST(:now_ms AS BIGINT) AS TEXT)
 WHERE id = :event AND status = 'ready' AND push_at IS NOT NULL
 
 -- name: give_up_old
