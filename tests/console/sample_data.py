@@ -45,6 +45,7 @@ def add_sample(server: ConsoleServer, device_count: int = 40) -> Sample:
     server.database.write_now(_client, "acme-pay")
     with server.client("fleet") as fleet:
         rollout, job = start_rollout(fleet, "till-0", "1, 100%"), run_job(fleet, **{"filter.device_id": str(device_id)})
+    _save_filters(server)
     device = f"/console/devices/{device_id}"
     return Sample(
         {
@@ -59,19 +60,23 @@ def add_sample(server: ConsoleServer, device_count: int = 40) -> Sample:
             "certificates-failed": "/console/certificates?renewal=failed",
             "certificate": f"/console/certificates/{server.owner_id}/{server.fail_renewal()}",
             "outbox": "/console/outbox",
+            "outbox-filtered": "/console/outbox?status=FAILED",
             "outbox-row": f"/console/outbox/{row_id}",
             "sites": "/console/sites",
             "site": f"/console/sites/{site_id}",
             "miner": f"/console/miners/{miner_id}",
             "commands": "/console/commands",
+            "commands-saved-filter": "/console/commands?status=succeeded",
             "command": f"/console/commands/{command_id}",
             "command-waiting": f"/console/commands/{edge.approval_id}",
             "command-new": "/console/commands/new?command_type=POOL_SET",
             "approvals": "/console/approvals",
             "audit": "/console/audit",
+            "audit-filtered": "/console/audit/commands?event=command.created",
             "clients": "/console/clients",
             "client": "/console/clients/acme-pay",
             "events": "/console/events",
+            "events-filtered": "/console/events?status=errored",
             "event": f"/console/events/{event.errored_jti}",
             "event-new": "/console/events/new",
             "event-keys": "/console/event-keys",
@@ -93,6 +98,15 @@ def add_sample(server: ConsoleServer, device_count: int = 40) -> Sample:
             "portal-client": "/developer/client",
         }
     )
+
+
+def _save_filters(server: ConsoleServer) -> None:
+    with server.client("admin") as admin:
+        for name, status in (("Done", "succeeded"), ("Waiting for a second person", "pending_approval")):
+            saved = admin.post("/console/saved-filters", list="commands", status=status, filter_name=name)
+            assert saved.status_code == 303
+        errors = admin.post("/console/saved-filters", list="events", err="jwtIss", filter_name="Wrong issuer")
+        assert errors.status_code == 303
 
 
 def _seen(conn: Connection, ids: list[int]) -> None:

@@ -100,6 +100,7 @@ def fill(server: ConsoleServer) -> Filled:
             "cert_id": "1",
             "ca_id": "1",
             "group_id": "1",
+            "filter_id": "1",
             "site_id": str(edge.site_id),
             "miner_id": str(edge.miner_id),
             "rule_id": str(edge.rule_id),

@@ -82,6 +82,14 @@ async def test_nothing_is_marked_while_no_page_is_open() -> None:
     assert live.position == before
 
 
+async def test_page_whose_stream_opens_later_gets_a_mark_for_rendered_pages() -> None:
+    live = Live()
+    rendered_at = live.position
+    live.mark_for_rendered(UPDATES)
+    live.tick()
+    assert (await next_part(await opened(live, UPDATES, position=rendered_at))).startswith(CHANGED)
+
+
 async def test_number_of_streams_is_bounded_and_closing_ends_them() -> None:
     live = Live()
     people = range(STREAMS_MAX // STREAMS_PER_PERSON_MAX)

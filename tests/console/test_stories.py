@@ -141,6 +141,33 @@ def test_audit_trail_is_filtered_and_verified(installation: Installation, page_o
     check_accessibility(page)
 
 
+def test_site_operator_saves_a_filter_of_commands_and_opens_it_later(
+    installation: Installation, page_on: PageOn
+) -> None:
+    edge = installation.server.add_edge_resources()
+    page = page_on("site", FIRST)
+    page.goto("/console/commands")
+    # Without a filter there is nothing to save.
+    expect(page.get_by_label("Save this filter as")).to_have_count(0)
+    page.get_by_label("Site", exact=True).fill(str(edge.site_id))
+    page.get_by_role("button", name="Filter").click()
+    page.get_by_label("Save this filter as").fill("Our hall")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_contain_text("The filter is saved")
+    check_accessibility(page)
+    later = page_on("site", SECOND)
+    later.goto("/console/commands")
+    later.get_by_role("navigation", name="Saved filters").get_by_role("link", name="Our hall").click()
+    expect(later).to_have_url(re.compile(rf"/console/commands\?site={edge.site_id}$"))
+    expect(later.locator("#commands-rows")).to_contain_text(edge.command_id)
+    other = page_on("approver", SECOND)
+    other.goto("/console/commands")
+    expect(other.get_by_role("link", name="Our hall")).to_have_count(0)
+    later.get_by_role("button", name="Delete the saved filter Our hall").click()
+    expect(later.get_by_role("status")).to_contain_text("The saved filter is deleted")
+    expect(later.get_by_role("navigation", name="Saved filters")).to_have_count(0)
+
+
 def test_viewer_without_rights_sees_an_empty_overview_and_no_sections(page_on: PageOn) -> None:
     page = page_on("viewer", SECOND)
     page.goto("/console")

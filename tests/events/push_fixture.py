@@ -9,6 +9,7 @@ from restante.database.database import Database
 from restante.database.queries import Query
 from restante.events.inbox import inbox
 from restante.events.inbox.inbox import NewEvent, SignedEvent
+from tests.events.inbox_fixture import token_of
 
 _ADD_CLIENT = Query(
     "add_client",
@@ -44,7 +45,7 @@ def add_event(
 
     def add(conn: Connection) -> str:
         jti = uuid4().hex
-        inbox.add_events(conn, [NewEvent(client, jti, "t", "urn:x:y", "{}", profile, stream)])
+        inbox.add_events(conn, [NewEvent(client, jti, "t", '["urn:x:y"]', "{}", profile, stream)])
         if status == "ready":
             push_at = conn.now_ms if is_to_be_pushed else None
             inbox.make_ready(
@@ -53,10 +54,6 @@ def add_event(
         return jti
 
     return database.write_now(add)
-
-
-def token_of(jti: str) -> str:
-    return f"header.{jti}.signature"
 
 
 def event_of(database: Database, jti: str) -> dict[str, Any]:

@@ -69,10 +69,12 @@ def test_pages_and_their_ends_are_read_from_indexes(database: Database, client_i
     def explain(conn: Connection) -> None:
         for name, wanted in lists_of(conn, client_id).items():
             of_index = {key: value for each in wanted.indexed for key, value in each.parameters.items()}
-            of_all = of_index | {key: value for each in wanted.rest for key, value in each.parameters.items()}
-            page = {"start": 10, "end": 1, "limit": 100} if wanted.rest else {"start": 10, "limit": 100}
+            of_rest = {key: value for each in wanted.rest for key, value in each.parameters.items()}
+            of_all = wanted.parameters | of_index | of_rest
+            limit: dict[str, object] = {} if wanted.above is None else {"end": wanted.above}
+            page: dict[str, object] = {"start": 10, **({"end": 1} if wanted.rest else limit), "limit": 100}
             for query, parameters in (
-                (filtered_list.end_query(wanted), {**of_index, "start": 10, "scan": 2000}),
+                (filtered_list.end_query(wanted), {**of_index, **limit, "start": 10, "scan": 2000}),
                 (filtered_list.page_query(wanted, has_end=bool(wanted.rest)), {**of_all, **page}),
             ):
                 steps = plan(conn, engine_name, query, parameters)

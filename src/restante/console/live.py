@@ -57,6 +57,10 @@ class Live:
         if self._streams:
             self._marked.add(topic)
 
+    def mark_for_rendered(self, topic: str) -> None:
+        """Like `mark`, also for a page that was just rendered and whose stream is not open yet."""
+        self._marked.add(topic)
+
     def mark_all(self) -> None:
         if self._streams:
             self._marked.update(TOPICS)

@@ -17,8 +17,9 @@ This is the only place that decides whether a person may open a page. Handlers d
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -33,6 +34,7 @@ from restante.console.scopes import allowed_in
 from restante.core.errors import NotAllowed, NotAuthenticated, NotFound, RestanteError, RetryLater
 from restante.database.connection import Connection
 from restante.database.database import Database
+from restante.database.external.external_database import ExternalDatabase
 from restante.database.lists.long_counts import Counting
 from restante.database.paging import PageRequest
 from restante.identity import access_audit
@@ -42,7 +44,7 @@ from restante.identity.grants import ALL_IDS, AllowedIds, Area, Role
 from restante.identity.people import sessions
 from restante.identity.people.sign_in import SignIn
 from restante.web.access import AccessControl
-from restante.web.paging import counted, page_request_of
+from restante.web.paging import page_request_of
 from restante.web.request import ApiRequest
 from restante.web.response import NO_STORE, ApiResponse
 from restante.web.routes import Access, ResponseFormat, Route
@@ -56,6 +58,8 @@ PASSWORD_FIELD = "confirm_password"  # noqa: S105 — the name of a field
 TOKEN_FIELD = "form_token"  # noqa: S105 — the name of a field
 ACCOUNT_FIELD = "confirm_account"  # read by password managers only
 PASSWORD_CHARACTERS_MAX = 1024
+# How long a page waits for a count that is not known. Then it is shown without it.
+COUNT_WAIT_SECONDS = 0.25
 THEME_COOKIE = "restante_theme"
 THEMES = ("light", "dark")
 _LOCAL_PATH = re.compile(r"/console(/[\w./~%@:+,=-]*)?(\?[\w./~%@:+,=&-]*)?", re.ASCII)
@@ -118,9 +122,18 @@ class ConsoleRequest(ApiRequest):
     async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.parts.database.read(work, *args, **kwargs)
 
-    async def count(self, make: Callable[[], Counting[T]], ignored: Sequence[str] = ()) -> T:
-        """Count the list that the page filters. `ignored`: parameters that do not change what is counted."""
-        return await counted(self, self.parts.database, make, ignored)
+    async def count(
+        self,
+        topic: str,
+        filters: Hashable,
+        make: Callable[[], Counting[T]],
+        database: Database | ExternalDatabase | None = None,
+    ) -> T | None:
+        """Count what the filter finds, a little old if that takes long; None if it is not known yet. The live pages of
+        the topic are read again when a newer count is ready."""
+        on_change = partial(self.parts.live.mark_for_rendered, topic)
+        counts = database or self.parts.database
+        return await counts.recent_count((filters, self.allowed), make, on_change, COUNT_WAIT_SECONDS)
 
     async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an action that records by itself who did it."""

@@ -33,6 +33,7 @@ from restante.console.views.bulk.rollouts import RolloutPages
 from restante.console.views.events.clients import ClientPages
 from restante.console.views.events.events import EventPages
 from restante.console.views.overview import OverviewPages
+from restante.console.views.saved_filters import SavedFilterPages
 from restante.console.views.sites.commands import CommandPages
 from restante.console.views.sites.sites import SitePages
 from restante.console.views.system import SystemPages
@@ -216,22 +217,21 @@ class Node:
         emit = self.outbox.emit if self.settings.signal_aliases else without_aliases(self.outbox.emit)
         page_sets: list[PageSet] = [
             SystemPages(facts),
-            FleetPages(self.updates.presence, lambda: self.bulk.actions, parts.live),
+            FleetPages(self.updates.presence, lambda: self.bulk.actions),
             DevicePages(self.updates.presence, emit, self.outbox.emit),
             CertificatePages(emit, self.master_key, updates_options(self.settings).issuing),
-            OutboxPages(self.outbox.sources(), parts.live),
-            CommandPages(
-                commands.trail, commands.options.for_creation(commands.box), commands.options.for_claims(), parts.live
-            ),
+            OutboxPages(self.outbox.sources()),
+            CommandPages(commands.trail, commands.options.for_creation(commands.box), commands.options.for_claims()),
             SitePages(commands.trail, commands.box, commands.options.rates, commands.options.telemetry_history_records),
             ClientPages(self.events.presence.newest_ms),
-            EventPages(self.database, self.signing.rotation, parts.live),
+            EventPages(self.database, self.signing.rotation),
             AuditPages(commands.trail, commands.heads.remembered),
             ApprovalPages(lambda: self.bulk.actions),
             JobPages(lambda: self.bulk.actions),
             RolloutPages(lambda: self.bulk.actions),
             PeoplePages(),
             KeyPages(),
+            SavedFilterPages(),
         ]
         return ConsoleComponent(parts, self.rates, [OverviewPages(page_sets, self.rates, facts), *page_sets])
 

@@ -98,14 +98,9 @@ def query_prefix(request: ApiRequest, name: str) -> str | None:
     return text
 
 
-async def counted(
-    request: ApiRequest,
-    counts: CountsLists,
-    make: Callable[[], Counting[Result]],
-    ignored: Sequence[str] = (),
-) -> Result:
-    """Count the list that the request filters. `ignored`: parameters that do not change what is counted."""
-    query = sorted(pair for pair in request.http.query_params.multi_items() if pair[0] not in ignored)
+async def counted(request: ApiRequest, counts: CountsLists, make: Callable[[], Counting[Result]]) -> Result:
+    """Count the list that the request filters."""
+    query = sorted(request.http.query_params.multi_items())
     return await counts.count((request.http.url.path, tuple(query), request.allowed), make)
 
 

@@ -105,6 +105,21 @@ def test_key_with_an_offset_is_paged_by_the_id_of_the_row(rows: Database) -> Non
 
 
 @pytest.mark.parametrize("is_descending", [True, False])
+@pytest.mark.parametrize("rest", [(), equal("site_id", 0)])
+def test_list_between_two_keys(rows: Database, is_descending: bool, rest: tuple[filtered_list.Condition, ...]) -> None:
+    wanted = FilteredList("*", "safety_events", is_descending=is_descending, rest=rest, above=20, below=31)
+    expected = [number for number in range(21, 31) if not rest or number % 2 == 0]
+    for scan in (1, 3, 100):
+        found = [each for page in pages(rows, wanted, 3, scan) for each in page]
+        assert found == (expected[::-1] if is_descending else expected)
+    for after in (1, 25, 59, 2**63 - 1):
+        page = rows.read_now(filtered_list.read, wanted, PageRequest(100, after), lambda row: int(row["id"]))
+        assert set(page.items) <= set(expected)
+    counted = rows.read_now(count_now, StateCounting(lambda _conn: wanted, "action", STATES))
+    assert counted.total == ItemCount(len(expected), True)
+
+
+@pytest.mark.parametrize("is_descending", [True, False])
 @pytest.mark.parametrize("step", [1, 7, 30, 1000])
 def test_counts_are_exact_in_steps_of_any_size(
     rows: Database, monkeypatch: pytest.MonkeyPatch, step: int, is_descending: bool

@@ -8,7 +8,15 @@ import pytest
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.errors import DatabaseUnavailable
-from restante.database.lists.long_counts import FRESH_SECONDS, KEPT_SECONDS, REST_FACTOR, LongCounts
+from restante.database.lists.long_counts import (
+    FRESH_SECONDS,
+    KEPT_SECONDS,
+    QUICK_SECONDS,
+    REST_FACTOR,
+    Counting,
+    LongCounts,
+    OneRead,
+)
 from tests.conftest import ManualClock
 from tests.database.notes_table import add, everything
 
@@ -159,6 +167,129 @@ async def test_cancelled_caller_does_not_end_the_count_of_others(counts: LongCou
     await asyncio.sleep(0)
     first.cancel()
     assert await second == 1
+
+
+class Page:
+    """Stands for a page: reads the counts that it shows, and waits at most `wait_seconds` for one."""
+
+    def __init__(self, counts: LongCounts, wait_seconds: float = 60.0) -> None:
+        self._counts = counts
+        self._wait_seconds = wait_seconds
+        self.changed = asyncio.Event()
+
+    async def get(self, counting: Counting[int], key: str = "key") -> int | None:
+        return await self._counts.recent(key, lambda: counting, self.changed.set, self._wait_seconds)
+
+
+class Slow(Scripted):
+    """A counting whose steps each take `seconds` of the clock."""
+
+    def __init__(self, steps: int, result: int, clock: Clock, seconds: float) -> None:
+        super().__init__(steps, result)
+        self._clock, self._seconds = clock, seconds
+
+    def step(self, conn: Connection) -> bool:
+        self._clock.now += self._seconds
+        return super().step(conn)
+
+
+async def test_page_gets_a_new_quick_count_every_time(counts: LongCounts, clock_seconds: Clock) -> None:
+    page = Page(counts)
+    quick = [Slow(1, number, clock_seconds, QUICK_SECONDS / 2) for number in range(3)]
+    assert [await page.get(each) for each in quick] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+async def test_page_gets_the_last_slow_count_until_it_is_old(
+    counts: LongCounts, clock_seconds: Clock, steps: int
+) -> None:
+    page, seconds = Page(counts), FRESH_SECONDS / REST_FACTOR / steps
+    assert [await page.get(Slow(steps, number, clock_seconds, seconds)) for number in (1, 2, 3)] == [1, 1, 1]
+    assert await page.get(Slow(steps, 4, clock_seconds, seconds), "other") == 4
+    clock_seconds.now += FRESH_SECONDS + 1
+    # The page gets the old one at once; the next page gets the new one.
+    assert await page.get(Slow(steps, 5, clock_seconds, seconds)) == 1
+    await page.changed.wait()
+    assert await page.get(Slow(steps, 6, clock_seconds, seconds)) == 5
+
+
+async def test_page_gets_no_count_that_takes_too_long_and_is_notified_when_it_is_ready(
+    counts: LongCounts, reads: Reads, clock_seconds: Clock
+) -> None:
+    page = Page(counts, wait_seconds=0)
+    reads.open.clear()
+    assert await page.get(Slow(3, 1, clock_seconds, 1.0)) is None
+    assert not page.changed.is_set()
+    reads.open.set()
+    await page.changed.wait()
+    assert await page.get(Slow(3, 2, clock_seconds, 1.0)) == 1
+
+
+async def test_page_is_not_notified_of_the_same_count(counts: LongCounts, clock_seconds: Clock, reads: Reads) -> None:
+    page = Page(counts)
+    await page.get(Scripted(2, 1))
+    clock_seconds.now += FRESH_SECONDS
+    assert await page.get(Scripted(2, 1)) == 1
+    while reads.steps < 4:
+        await asyncio.sleep(0)
+    assert await page.get(Scripted(2, 2)) == 1
+    assert not page.changed.is_set()
+
+
+async def test_pages_that_wait_share_one_count(counts: LongCounts, reads: Reads) -> None:
+    page = Page(counts)
+    reads.open.clear()
+    waiting = [asyncio.create_task(page.get(Scripted(2, 1))) for _ in range(5)]
+    await asyncio.sleep(0)
+    reads.open.set()
+    assert await asyncio.gather(*waiting) == [1] * 5
+    assert reads.steps == 2
+
+
+async def test_failed_count_raises_for_the_page_that_waits_and_the_next_page_counts(counts: LongCounts) -> None:
+    page = Page(counts)
+    with pytest.raises(DatabaseUnavailable):
+        await page.get(Scripted(1, 1, DatabaseUnavailable("gone")))
+    assert await page.get(Scripted(1, 2)) == 2
+
+
+async def test_failed_count_leaves_the_last_one_to_the_page(counts: LongCounts, clock_seconds: Clock) -> None:
+    page = Page(counts)
+    await page.get(Scripted(2, 1))
+    for _ in range(2):
+        clock_seconds.now += FRESH_SECONDS
+        assert await page.get(Scripted(2, 2, DatabaseUnavailable("gone"))) == 1
+
+
+async def test_page_and_exact_callers_share_long_counts(counts: LongCounts, reads: Reads) -> None:
+    page = Page(counts)
+    assert await page.get(Scripted(4, 1)) == 1
+    assert await counts.count("key", lambda: Scripted(4, 2)) == 1
+    assert await counts.count("other", lambda: Scripted(4, 3)) == 3
+    assert await page.get(Scripted(4, 4), "other") == 3
+    assert reads.steps == 8
+
+
+async def test_exact_caller_does_not_get_a_count_of_one_step_that_began_before(
+    counts: LongCounts, reads: Reads, clock_seconds: Clock
+) -> None:
+    page = Page(counts)
+    reads.open.clear()
+    earlier = asyncio.create_task(page.get(Slow(1, 1, clock_seconds, 1.0)))
+    await asyncio.sleep(0)
+    exact = asyncio.create_task(counts.count("key", lambda: Slow(1, 2, clock_seconds, 1.0)))
+    reads.open.set()
+    assert (await earlier, await exact) == (1, 2)
+    # The page shows the last one, although it took long; who needs the exact one gets a new one.
+    assert await page.get(Scripted(1, 3)) == 2
+    assert await counts.count("key", lambda: Scripted(1, 4)) == 4
+
+
+async def test_count_in_one_read(database: Database) -> None:
+    await database.write(add, "a")
+    changed = asyncio.Event()
+    counting = OneRead(lambda conn: len(everything(conn)))
+    assert await database.recent_count("notes", lambda: counting, changed.set, 60.0) == 1
 
 
 async def test_database_counts_in_reads_of_its_own(database: Database, clock: ManualClock) -> None:

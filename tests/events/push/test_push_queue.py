@@ -6,11 +6,16 @@ import pytest
 
 from restante.core.backoff import Backoff
 from restante.core.events.push_outcome import PushResult, PushRules
+from restante.core.iso_time import iso_precise
+from restante.database.connection import Connection
 from restante.database.database import Database
+from restante.database.queries import Query
+from restante.events.publishing import listing
 from restante.events.push import push_queue, receivers
 from restante.events.push.push_queue import LeaseHolder, PushDelivery, RecordedPush
 from tests.conftest import START_MS, ManualClock
-from tests.events.push_fixture import acknowledge, add_client, add_event, event_of, receiver_of, sign, suspend, token_of
+from tests.events.inbox_fixture import token_of
+from tests.events.push_fixture import acknowledge, add_client, add_event, event_of, receiver_of, sign, suspend
 
 URL = "https://tpp.example/hook"
 RULES = PushRules(Backoff(1.0, 60.0, 4), give_up_seconds=1000, circuit_failures=3, circuit_seconds=30, jitter=0.5)
@@ -18,6 +23,14 @@ ONE, OTHER = LeaseHolder("one", 60_000), LeaseHolder("other", 60_000)
 DELIVERED = PushResult(202)
 DOWN = PushResult(None, "no response")
 REFUSED = PushResult(400, "response status 400")
+
+
+_MAKE_DUE = Query("make_due", "UPDATE event_inbox SET push_at = 0, push_attempts = 0 WHERE jti = :jti")
+
+
+def make_due(conn: Connection, jti: str) -> None:
+    """Begin the attempts of the event anew, as a release does."""
+    conn.run(_MAKE_DUE, jti=jti)
 
 
 class Queue:
@@ -69,6 +82,31 @@ def test_delivery_has_url_and_token(queue: Queue, client: int) -> None:
     (delivery,) = queue.acquire()
     assert (delivery.client, delivery.url, delivery.jti, delivery.token) == (client, URL, jti, token_of(jti))
     assert delivery.attempts == 0
+
+
+def test_times_of_failed_pushes_are_kept(queue: Queue, client: int, clock: ManualClock) -> None:
+    jti = queue.add(client)
+    expected = []
+    for _ in range(3):
+        queue.fail()
+        expected.append(clock())
+        clock.advance(60)
+    (delivery,) = queue.acquire()
+    queue.record(delivery, DELIVERED)
+    shown = queue.database.read_now(listing.show, jti)
+    assert shown.failed_pushes == [iso_precise(at) for at in expected]
+    assert shown.status == "acknowledged"
+
+
+def test_last_hundred_times_of_failed_pushes_are_kept(queue: Queue, client: int, clock: ManualClock) -> None:
+    jti = queue.add(client)
+    for _ in range(102):
+        queue.fail(result=REFUSED)
+        queue.database.write_now(make_due, jti)
+        clock.advance(60)
+    shown = queue.database.read_now(listing.show, jti)
+    assert len(shown.failed_pushes) == 100
+    assert shown.failed_pushes[0] == iso_precise(START_MS + 2 * 60_000)
 
 
 def test_202_acknowledges_the_event(queue: Queue, client: int, clock: ManualClock) -> None:

@@ -22,6 +22,7 @@ from restante.events.push.receiver_connection import ReceiverConnection
 from restante.identity.master_key import MasterKey
 from tests.conftest import ManualClock
 from tests.events.default_options import receiver_client_options
+from tests.events.inbox_fixture import token_of
 from tests.events.push_fixture import (
     acknowledge,
     add_client,
@@ -29,7 +30,6 @@ from tests.events.push_fixture import (
     client_id_of,
     event_of,
     receiver_of,
-    token_of,
 )
 from tests.events.receiver_process import TIMEOUT_SECONDS, ReceiverProcess, receiving
 from tests.events.tls_files import TlsFiles

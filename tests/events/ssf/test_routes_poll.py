@@ -15,7 +15,8 @@ from restante.events.ssf.routes_poll import StreamPollRoutes
 from restante.events.ssf.streams import Stream, StreamRequest
 from tests.events.client_app import AppClient, ClientApp
 from tests.events.default_options import inbox_options, poll_options, stream_rules
-from tests.events.push_fixture import add_event, event_of, token_of
+from tests.events.inbox_fixture import token_of
+from tests.events.push_fixture import add_event, event_of
 
 
 @pytest.fixture

@@ -153,7 +153,10 @@ class EventViewPage(TypedDict, total=False):
 
 
 class EventDetail(TypedDict, total=False):
-    """An event with its token claims, its first delivery by a poll, and its push attempts."""
+    """An event with its token claims, its first delivery by a poll, and its failed pushes: `push_attempts` since it
+    was last released or delivered again, `failed_pushes` the times of the last hundred of all. Later deliveries
+    by polls are not recorded: a poll that gets only events that it got before writes nothing.
+    """
 
     jti: str
     client_id: str
@@ -172,6 +175,7 @@ class EventDetail(TypedDict, total=False):
     push_attempts: int
     push_due_at: str | None
     push_problem: str | None
+    failed_pushes: list[str]
 
 
 class PublishResponse(TypedDict, total=False):

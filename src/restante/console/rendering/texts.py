@@ -18,6 +18,8 @@ DONE = {
     "authority-unassigned": "The certificate authority is unassigned. The device gets a signal.",
     "group-saved": "The filter is saved.",
     "group-deleted": "The saved filter is deleted. The devices stay as they are.",
+    "filter-saved": "The filter is saved. Only you see it.",
+    "filter-deleted": "The saved filter is deleted.",
     "tag-added": "The tag is added.",
     "tag-removed": "The tag is removed.",
     "job-created": "The job is created. It runs on the server, and this page shows how far it is.",

@@ -18,6 +18,7 @@ from restante.commands.audit.signed_heads import RememberedHead
 from restante.console.live import COMMANDS, EVENTS, UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import ALL_ADMIN, ConsoleRequest, Needs, Pages, PageSet
+from restante.console.views import saved_filters
 from restante.core.decoding import INT64_MAX
 from restante.core.errors import NotFound
 from restante.core.iso_time import parse_iso
@@ -119,6 +120,7 @@ class AuditPages(PageSet):
             filters=filters,
             verdict=verdict,
             address=request.page_link,
+            saved=await saved_filters.shown_filters(request, saved_filters.AUDIT),
             values=dict(request.http.query_params),
             export_path=f"{EXPORT_PATH}/export",
             may_verify=request.may(None, Role.viewer),

@@ -161,6 +161,12 @@ class ExternalDatabase:
         """Count a list, however long it is: see `lists/long_counts.py`."""
         return await self._counts.count(key, make)
 
+    async def recent_count(
+        self, key: Hashable, make: Callable[[], Counting[T]], on_change: Callable[[], None], wait_seconds: float
+    ) -> T | None:
+        """The last count of a list, if a new one takes long: see `long_counts.py`."""
+        return await self._counts.recent(key, make, on_change, wait_seconds)
+
     async def write_exclusive(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:

@@ -57,9 +57,14 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class FilteredList:
-    """`source`: the FROM clause. `key`: the column that orders the list. `indexed`: conditions that an index with the
-    key behind them serves; without one, the key's own index is read. `offset`: how much the key is greater than the
-    `id` of a row, by which pages are named. `index_source`: the table of that index alone, if `source` joins others."""
+    """`source`: the FROM clause. `parameters`: the values of its parameters. `key`: the column that orders the list.
+    `above`, `below`: the keys of the list lie between these two, which are no keys of it. `indexed`: conditions that an
+    index with the key behind them serves; without one, the key's own index is read. `offset`: how much the key is
+    greater than the `id` of a row, by which pages are named. `index_source`: the table of that index alone, if `source`
+    joins others.
+
+    A limit of the key belongs into `above` and `below`, not into a condition: of two limits on the same side SQLite
+    seeks one and compares each row with the other, so it reads all rows between them."""
 
     columns: str
     source: str
@@ -69,6 +74,9 @@ class FilteredList:
     indexed: tuple[Condition, ...] = ()
     rest: tuple[Condition, ...] = ()
     index_source: str | None = None
+    above: int | None = None
+    below: int | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
 
 
 def equal(column: str, value: object, name: str | None = None) -> tuple[Condition, ...]:
@@ -118,10 +126,10 @@ def read(
     start = page.after or (INT64_MAX if wanted.is_descending else 0)
     end = _end(conn, wanted, start, scan) if wanted.rest else None
     query = page_query(wanted, has_end=end is not None)
-    parameters = _parameters(wanted, end)
+    parameters = _parameters(wanted)
 
     def step(after: int, limit: int) -> Sequence[Row]:
-        return conn.all(query, **parameters, start=_key(wanted, after or start), limit=limit)
+        return conn.all(query, **parameters, **_range(wanted, after or start, end), limit=limit)
 
     found = read_page(step, PageRequest(page.limit, start), "id", view, bytes_max)
     if found.next is None and end is not None:
@@ -150,7 +158,7 @@ class StateCounting:
         wanted, self._now_ms = self._list, conn.now_ms
         end = _end(conn, wanted, self._start, COUNT_STEP)
         query = count_query(wanted, self._state, has_end=end is not None)
-        for row in conn.all(query, **_parameters(wanted, end), start=_key(wanted, self._start)):
+        for row in conn.all(query, **_parameters(wanted), **_range(wanted, self._start, end)):
             self._counts[row["state"]] = self._counts.get(row["state"], 0) + row["count"]
         self._examined_max += COUNT_STEP
         if end is None:
@@ -193,20 +201,28 @@ def end_query(wanted: FilteredList) -> Query:
 def _end(conn: Connection, wanted: FilteredList, start: int, scan: int) -> int | None:
     """The key of the first row that is not examined any more; None if there are fewer rows."""
     parameters = {name: value for condition in wanted.indexed for name, value in condition.parameters.items()}
-    row = conn.one(end_query(wanted), **parameters, start=_key(wanted, start), scan=scan)
+    row = conn.one(end_query(wanted), **parameters, **_range(wanted, start, None), scan=scan)
     return None if row is None else int(row["id"]) - wanted.offset
 
 
-def _key(wanted: FilteredList, row_id: int) -> int:
-    return min(row_id + wanted.offset, INT64_MAX)
+def _range(wanted: FilteredList, start: int, end: int | None) -> dict[str, int]:
+    """The keys between which rows are read. The start may be any number of a request: it does not leave the list."""
+    key = min(start + wanted.offset, INT64_MAX)
+    if wanted.is_descending:
+        found, limit = {"start": key if wanted.below is None else min(key, wanted.below)}, wanted.above
+    else:
+        found, limit = {"start": key if wanted.above is None else max(key, wanted.above)}, wanted.below
+    last = limit if end is None else end + wanted.offset
+    return found if last is None else found | {"end": last}
 
 
-def _parameters(wanted: FilteredList, end: int | None) -> dict[str, Any]:
-    found = {name: value for each in (*wanted.indexed, *wanted.rest) for name, value in each.parameters.items()}
-    return found if end is None else found | {"end": _key(wanted, end)}
+def _parameters(wanted: FilteredList) -> dict[str, Any]:
+    conditions = (*wanted.indexed, *wanted.rest)
+    return wanted.parameters | {name: value for each in conditions for name, value in each.parameters.items()}
 
 
 def _where(wanted: FilteredList, conditions: Sequence[Condition], *, has_end: bool) -> str:
     begin, end = ("<", ">") if wanted.is_descending else (">", "<")
-    texts = [f"{wanted.key} {begin} :start", *([f"{wanted.key} {end} :end"] if has_end else [])]
+    has_limit = (wanted.above if wanted.is_descending else wanted.below) is not None
+    texts = [f"{wanted.key} {begin} :start", *([f"{wanted.key} {end} :end"] if has_end or has_limit else [])]
     return " AND ".join([*texts, *(f"({condition.text})" for condition in conditions)])

@@ -216,6 +216,19 @@ def filtered(conn: Connection, filters: ClientFilter, allowed: AllowedIds) -> Fi
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ClientName:
+    client_id: str
+    name: str
+    is_removed: bool
+
+
+def names(conn: Connection, limit: int, allowed: AllowedIds = ALL_IDS) -> list[ClientName]:
+    """The first of the allowed clients, without their keys and events."""
+    rows = conn.all(SQL.client_names, clients=client_scope.row_ids(conn, allowed), limit=limit)
+    return [ClientName(row["client_id"], row["name"], row["removed_at"] is not None) for row in rows]
+
+
 def count(conn: Connection) -> int:
     row = conn.one(SQL.count_clients)
     return int(row["clients"]) if row else 0

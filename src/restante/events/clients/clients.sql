@@ -43,3 +43,9 @@ UPDATE event_clients SET jwks = :jwks, jwks_read_at = :now_ms WHERE id = :id
 -- name: set_suspended_at
 -- Suspends or resumes a client.
 UPDATE event_clients SET suspended_at = :suspended_at WHERE id = :id
+
+-- name: client_names
+-- The names of the first clients, in the order of registration.
+SELECT client_id, name, removed_at FROM event_clients
+WHERE CAST(:clients AS TEXT) IS NULL OR id IN (SELECT value FROM json_each(:clients))
+ORDER BY id LIMIT :limit

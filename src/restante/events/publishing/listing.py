@@ -43,13 +43,17 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventDetail(EventView, frozen=True, kw_only=True):
-    """An event with its token claims, its first delivery by a poll, and its push attempts."""
+    """An event with its token claims, its first delivery by a poll, and its failed pushes: `push_attempts` since it was
+    last released or delivered again, `failed_pushes` the times of the last hundred of all.
+
+    Later deliveries by polls are not recorded: a poll that gets only events that it got before writes nothing."""
 
     claims: dict[str, Any]
     first_polled_at: Timestamp | None
     push_attempts: int
     push_due_at: Timestamp | None
     push_problem: str | None
+    failed_pushes: list[Timestamp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +106,18 @@ def filtered(conn: Connection, filters: EventFilter, allowed: AllowedIds) -> Fil
         case "unsigned" | "ready":
             return _inbox((*of_client, Condition("i.status IN ('unsigned', 'ready')")), (*of_status, *rest))
     # The place of a text is the first place of the client and the id of the event.
-    first, end = inbox.place_of(client, 0), inbox.place_of(client + 1, 0)
-    of_places = Condition("t.place > :first AND t.place < :last", {"first": first, "last": end})
+    first = inbox.place_of(client, 0)
     return FilteredList(
         _COLUMNS,
         "event_texts AS t JOIN event_inbox AS i ON i.id = t.place - CAST(:first AS BIGINT)"
         " JOIN event_clients AS c ON c.id = i.client",
         "t.place",
         offset=first,
-        indexed=(of_places,),
         rest=(*of_status, *rest),
         index_source="event_texts AS t",
+        above=first,
+        below=inbox.place_of(client + 1, 0),
+        parameters={"first": first},
     )
 
 
@@ -134,6 +139,7 @@ def show(conn: Connection, jti: str, allowed: AllowedIds = ALL_IDS) -> EventDeta
         push_attempts=row["push_attempts"],
         push_due_at=iso_precise(row["push_at"]),
         push_problem=row["push_problem"],
+        failed_pushes=[iso_precise(int(at)) for at in (row["push_times"] or "").split(",") if at],
     )
 
 

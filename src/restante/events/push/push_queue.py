@@ -150,7 +150,7 @@ def _record_refused(
     conn.run(SQL.record_alive, **_lease_key(holder, sent), problem=_problem_text(result), now_ms=conn.now_ms)
     error = _receiver_error(result.body) if sent.profile == SHARED_SIGNALS else None
     if error is not None:
-        conn.run(SQL.count_attempt, event=sent.event, problem=_problem_text(result), push_at=None)
+        _count_attempt(conn, sent, result, None)
         inbox.apply_verdicts(conn, sent.client, Verdicts([], {sent.jti: error}))
         return 0
     wait_ms = int(rules.wait_seconds(sent.attempts + 1, chance) * 1000)
@@ -176,8 +176,14 @@ def _record_attempt(conn: Connection, rules: PushRules, sent: PushDelivery, resu
     """Count the attempt; return 1 if it was the event's last."""
     is_exhausted = rules.is_exhausted(sent.attempts + 1)
     due = None if is_exhausted else push_at
-    counted = conn.run(SQL.count_attempt, event=sent.event, problem=_problem_text(result), push_at=due)
+    counted = _count_attempt(conn, sent, result, due)
     return counted if is_exhausted else 0
+
+
+def _count_attempt(conn: Connection, sent: PushDelivery, result: PushResult, push_at: int | None) -> int:
+    return conn.run(
+        SQL.count_attempt, event=sent.event, problem=_problem_text(result), push_at=push_at, now_ms=conn.now_ms
+    )
 
 
 def _lease_key(holder: LeaseHolder, sent: PushDelivery) -> dict[str, object]:

@@ -84,8 +84,11 @@ RETURNING failures
 UPDATE event_receivers SET retry_at = :retry_at WHERE client = :client AND profile = :profile
 
 -- name: count_attempt
--- Counts an attempt for an event that still waits for push; without `push_at` it was the last.
-UPDATE event_inbox SET push_attempts = push_attempts + 1, push_problem = :problem, push_at = :push_at
+-- Counts an attempt for an event that still waits for push, and keeps its time beside those of the last hundred, of 14
+-- characters each; without `push_at` it was the last.
+UPDATE event_inbox SET push_attempts = push_attempts + 1, push_problem = :problem, push_at = :push_at,
+    push_times = CASE WHEN LENGTH(push_times) >= 1400 THEN SUBSTR(push_times, 15) ELSE COALESCE(push_times, '') END
+        || ',' || CAST(CAST(:now_ms AS BIGINT) AS TEXT)
 WHERE id = :event AND status = 'ready' AND push_at IS NOT NULL
 
 -- name: give_up_old

@@ -147,6 +147,7 @@ def remove(conn: Connection, user_id: int, actor: str) -> None:
     _keep_an_admin(conn, user)
     api_keys.revoke_of_user(conn, user_id, actor)
     conn.run(SQL.remove_user, user_id=user_id, email=f"removed-{user_id}", now_ms=conn.now_ms)
+    conn.run(SQL.forget_saved_filters, user_id=user_id)
     _end_access(conn, user_id)
     access_audit.record_person(conn, actor, "person.removed", user_id, {"email": user.email})
 

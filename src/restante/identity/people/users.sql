@@ -55,6 +55,10 @@ UPDATE device_codes SET status = 'denied' WHERE user_id = :user_id AND status = 
 -- A person who knew the old password may have signed in from these.
 DELETE FROM known_addresses WHERE user_id = :user_id
 
+-- name: forget_saved_filters
+-- The filters that the user has saved in the console.
+DELETE FROM saved_filters WHERE user_id = :user_id
+
 -- name: end_invitation
 -- The code of an invitation that the user has not accepted.
 DELETE FROM invitations WHERE user_id = :user_id

@@ -48,7 +48,8 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 async def counted(database: Database, wanted: DeviceFilter, users: AllowedIds) -> Counts:
-    return await database.count((FleetCounting, wanted, users), lambda: FleetCounting(wanted, users))
+    # The console counts under the same key.
+    return await database.count((wanted, users), lambda: FleetCounting(wanted, users))
 
 
 class FleetCounting:

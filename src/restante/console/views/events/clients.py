@@ -20,6 +20,7 @@ READ, OPERATE = Needs(Area.events), Needs(Area.events, Role.operator)
 ADMIN = Needs(Area.events, Role.admin)
 ROWS = 20
 ATTENTION_ROWS = 200
+CLIENTS_SEARCHED = 500
 # Clients poll every few minutes at the most.
 SILENT_MS = 3_600_000
 # From when on the form offers to deliver events again.
@@ -100,8 +101,8 @@ class ClientPages(PageSet):
             client = await request.read(clients.find, text)
             if client is not None:
                 return [Hit("Client", client.name, path_of(text), f"client {text}")]
-        some = await request.read(client_status.list_page, PageRequest(ATTENTION_ROWS, 0), request.allowed)
-        found = [each for each in some.items if each.name.lower().startswith(text.lower())]
+        some = await request.read(clients.names, CLIENTS_SEARCHED, request.allowed)
+        found = [each for each in some if each.name.lower().startswith(text.lower())]
         return [Hit("Client", each.name, path_of(each.client_id), f"client {each.client_id}") for each in found[:ROWS]]
 
     async def attention(self, request: ConsoleRequest) -> list[Attention]:

@@ -6,18 +6,17 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from restante.console.counts import Counts
 from restante.console.forms.forms import Form
-from restante.console.live import EVENTS, Live
+from restante.console.live import EVENTS
 from restante.console.navigation import ROOT
 from restante.console.pages import ConsoleRequest, Hit, Needs, Pages, PageSet
+from restante.console.views import saved_filters
 from restante.core.decoding import decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
 from restante.core.iso_time import parse_iso
 from restante.database.database import Database
-from restante.database.lists.filtered_list import StateCounts
-from restante.database.paging import PageRequest
-from restante.events.publishing import client_status, errored_events, listing, token_check
+from restante.events.clients import clients
+from restante.events.publishing import errored_events, listing, token_check
 from restante.events.publishing.errored_events import Resolution
 from restante.events.publishing.listing import STATUSES, EventDetail, EventFilter
 from restante.events.publishing.publish_requests import PUBLISHING, PublishBody, PublishRequest
@@ -46,8 +45,7 @@ _FIELDS = ("recipient", "events", "sub", "txn")
 class EventPages(PageSet):
     needs = READ
 
-    def __init__(self, database: Database, rotation: KeyRotation, live: Live) -> None:
-        self._counts: Counts[StateCounts] = Counts(live, EVENTS)
+    def __init__(self, database: Database, rotation: KeyRotation) -> None:
         self._database = database
         self._rotation = rotation
 
@@ -76,10 +74,8 @@ class EventPages(PageSet):
             topics=(EVENTS,),
             page=page,
             filters=filters,
-            counts=await self._counts.get(
-                (counted, request.allowed.as_json()),
-                lambda: request.count(lambda: listing.counting(counted, request.allowed), ("status", "after")),
-            ),
+            saved=await saved_filters.shown_filters(request, saved_filters.EVENTS),
+            counts=await request.count(EVENTS, counted, lambda: listing.counting(counted, request.allowed)),
             statuses=STATUSES,
             address=request.page_link,
             values=dict(request.http.query_params),
@@ -172,8 +168,8 @@ class EventPages(PageSet):
     async def _form(
         self, request: ConsoleRequest, given: dict[str, str], problem: RestanteError | None = None
     ) -> ApiResponse:
-        found = await request.read(client_status.list_page, PageRequest(CLIENTS_MAX, 0), request.allowed)
-        choices = [(each.client_id, f"{each.name} ({each.client_id})") for each in found.items if not each.is_removed]
+        found = await request.read(clients.names, CLIENTS_MAX, request.allowed)
+        choices = [(each.client_id, f"{each.name} ({each.client_id})") for each in found if not each.is_removed]
         everyone = [(ALL_SUBSCRIBERS, "all subscribers of its types")] if request.allowed.are_all else []
         return request.render(
             "events/new.html",
@@ -230,14 +226,22 @@ def _short_type(event_type: str) -> str:
     return re.split(r"[:/]", event_type)[-1] or event_type
 
 
+def _deliveries(event: EventDetail) -> list[tuple[str, str, str | None, str]]:
+    """The first delivery by a poll, and every failed push, by time. A successful push acknowledges the event."""
+    found: list[tuple[str, str, str | None, str]] = [
+        ("warn", "Push failed", at, event.push_problem or "" if at == event.failed_pushes[-1] else "")
+        for at in event.failed_pushes
+    ]
+    if event.first_polled_at is not None:
+        found.append(("busy", "Delivered by a poll for the first time", event.first_polled_at, ""))
+    return sorted(found, key=lambda step: step[2] or "")
+
+
 def _steps(event: EventDetail) -> list[tuple[str, str, str | None, str]]:
     """The life of the event: kind of mark, what happened, when, and more about it."""
     steps: list[tuple[str, str, str | None, str]] = [("ok", "Published", event.created_at, f"transaction {event.txn}")]
     steps.append(("ok", "Signed", None, f"key {event.kid}") if event.kid else ("wait", "Not signed yet", None, ""))
-    if event.first_polled_at is not None:
-        steps.append(("busy", "Delivered by a poll", event.first_polled_at, ""))
-    if event.push_attempts:
-        steps.append(("busy", f"Pushed, {event.push_attempts} attempts", None, event.push_problem or ""))
+    steps += _deliveries(event)
     if event.errored_at is not None:
         steps.append(("bad", f"Refused by the client: {event.err}", event.errored_at, event.err_description or ""))
     if event.finished_at is not None:

@@ -17,19 +17,18 @@ from restante.commands.lifecycle.creation_requests import CreationBody, Creation
 from restante.commands.lifecycle.listing import CommandFilter, CommandView
 from restante.commands.sites import miners, sites
 from restante.commands.sites.miners import MinerFilter
-from restante.console.counts import Counts
 from restante.console.forms.forms import Form
 from restante.console.forms.schema_forms import FormField, fields_of, value_of
-from restante.console.live import COMMANDS, Live
+from restante.console.live import COMMANDS
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Needs, Pages, PageSet
+from restante.console.views import saved_filters
 from restante.console.views.sites.command_history import attempts_of, snapshots_of, steps_of
 from restante.core.commands.command_states import State
 from restante.core.decoding import INT64_MAX, decode_json
 from restante.core.errors import BadInput, NotFound, RestanteError
 from restante.core.iso_time import parse_iso
 from restante.database.connection import Connection
-from restante.database.lists.filtered_list import StateCounts
 from restante.database.paging import PageRequest
 from restante.identity.grants import ALL_IDS, Area, Role
 from restante.web.response import ApiResponse
@@ -52,8 +51,7 @@ _COMMAND_ID_CHARACTERS_MAX = 100
 class CommandPages(PageSet):
     needs = READ
 
-    def __init__(self, trail: AuditTrail, creation: CreationOptions, claims: ClaimOptions, live: Live) -> None:
-        self._counts: Counts[StateCounts] = Counts(live, COMMANDS)
+    def __init__(self, trail: AuditTrail, creation: CreationOptions, claims: ClaimOptions) -> None:
         self._trail = trail
         self._creation = creation
         self._claims = claims
@@ -81,10 +79,8 @@ class CommandPages(PageSet):
             topics=(COMMANDS,),
             page=page,
             filters=filters,
-            counts=await self._counts.get(
-                (counted, request.allowed.as_json()),
-                lambda: request.count(lambda: listing.counting(counted, request.allowed), ("status", "after")),
-            ),
+            saved=await saved_filters.shown_filters(request, saved_filters.COMMANDS),
+            counts=await request.count(COMMANDS, counted, lambda: listing.counting(counted, request.allowed)),
             states=[state.value for state in State],
             types=list(COMMAND_TYPES),
             address=request.page_link,

@@ -1,13 +1,13 @@
 """The list of devices: filters with counts, saved filters, export; and what of the fleet needs attention."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 
-from restante.console.counts import Counts
-from restante.console.live import UPDATES, Live
+from restante.console.live import UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Pages, PageSet
 from restante.console.views.bulk.jobs import filter_query
@@ -19,8 +19,7 @@ from restante.identity.grants import Area, Role
 from restante.jobs.actions import JobActions
 from restante.updates.fleet import groups, selection
 from restante.updates.fleet.device_filter import CONFIG_STATES, FIELDS, DeviceFilter, parse_query
-from restante.updates.fleet.fleet_counts import Count, counted
-from restante.updates.fleet.fleet_counts import Counts as FleetCounts
+from restante.updates.fleet.fleet_counts import Count, Counts, FleetCounting, counted
 from restante.updates.fleet.groups import Group
 from restante.updates.fleet.routes_fleet_list import with_last_poll
 from restante.web.response import ApiResponse
@@ -38,10 +37,9 @@ OTHER_PARAMETERS = ("after", "limit", "done")
 class FleetPages(PageSet):
     needs = READ
 
-    def __init__(self, presence: DevicePresence, actions: Callable[[], JobActions], live: Live) -> None:
+    def __init__(self, presence: DevicePresence, actions: Callable[[], JobActions]) -> None:
         self._presence = presence
         self._actions = actions
-        self._counts: Counts[tuple[Count, FleetCounts]] = Counts(live, UPDATES)
 
     def routes(self, pages: Pages) -> list[Route]:
         return [
@@ -103,8 +101,7 @@ class FleetPages(PageSet):
         page = await request.read(selection.page, shown, after, ROWS, request.allowed)
         base = msgspec.structs.replace(shown, status=None, overdue=None, config_version=None)
         saved = await request.read(groups.list_page, PageRequest(GROUPS_SHOWN, 0), request.allowed)
-        both = await self._counts.get((shown, request.allowed.as_json()), lambda: _count_both(request, shown, base))
-        found, counts = (None, None) if both is None else both
+        found, counts = await asyncio.gather(_count(request, shown), _count(request, base))
         error = problem or wrong
         return request.render(
             "devices/list.html",
@@ -116,7 +113,7 @@ class FleetPages(PageSet):
             next=page.next,
             fields=fields,
             chips=_chips(fields, counts),
-            found=count_text(found),
+            found=count_text(None if found is None else found.total),
             groups=saved.items,
             current_group=_current_group(saved.items, fields),
             group_name=request.form.text("group_name"),
@@ -157,17 +154,15 @@ def _filter_of(fields: dict[str, str]) -> tuple[DeviceFilter | None, RestanteErr
         return None, error
 
 
-async def _count_both(request: ConsoleRequest, shown: DeviceFilter, base: DeviceFilter) -> tuple[Count, FleetCounts]:
-    database = request.parts.database
-    of_base = await counted(database, base, request.allowed)
-    return (await counted(database, shown, request.allowed)).total, of_base
+async def _count(request: ConsoleRequest, wanted: DeviceFilter) -> Counts | None:
+    return await request.count(UPDATES, wanted, lambda: FleetCounting(wanted, request.allowed))
 
 
-def _chips(fields: dict[str, str], counts: FleetCounts | None) -> list[tuple[str, str, bool, str]]:
+def _chips(fields: dict[str, str], counts: Counts | None) -> list[tuple[str, str, bool, str]]:
     """The quick filters: text, address, whether it is on, how many devices."""
     own = {name: fields.get(name) for name in ("status", "overdue", "config_version")}
     none: dict[str, str | None] = {"status": None, "overdue": None, "config_version": None}
-    choices: list[tuple[str, dict[str, str | None], Callable[[FleetCounts], Count]]] = [
+    choices: list[tuple[str, dict[str, str | None], Callable[[Counts], Count]]] = [
         ("All", {}, lambda found: found.total),
         ("Active", {"status": "active"}, lambda found: found.status["active"]),
         ("Overdue", {"overdue": "true"}, lambda found: found.overdue),

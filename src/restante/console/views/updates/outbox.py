@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from restante.console.counts import Counts
-from restante.console.live import UPDATES, Live
+from restante.console.live import UPDATES
 from restante.console.navigation import ROOT
 from restante.console.pages import Attention, ConsoleRequest, Hit, Needs, Pages, PageSet
+from restante.console.views import saved_filters
 from restante.core.decoding import DIGITS, INT64_MAX
 from restante.core.errors import BadInput, Conflict, NotFound
 from restante.database.errors import DatabaseError
+from restante.database.lists.long_counts import OneRead
 from restante.database.paging import page_of_items
 from restante.delivery.outbox import outbox
 from restante.delivery.outbox.outbox import OWN_SOURCE, STATUSES, OutboxRow
@@ -28,9 +29,8 @@ _READ, _OPERATE = Needs(Area.updates), Needs(Area.updates, Role.operator)
 class OutboxPages(PageSet):
     needs = _READ
 
-    def __init__(self, sources: Mapping[str, OutboxSource], live: Live) -> None:
+    def __init__(self, sources: Mapping[str, OutboxSource]) -> None:
         self._sources = sources
-        self._counts: Counts[OutboxView] = Counts(live, UPDATES)
 
     def routes(self, pages: Pages) -> list[Route]:
         return [
@@ -50,18 +50,23 @@ class OutboxPages(PageSet):
         found = await source.database.read(
             outbox.list_rows, status, device_id, window.limit + 1, window.after, source.name, users
         )
+        saved = await saved_filters.shown_filters(request, saved_filters.OUTBOX)
+        counting = OneRead(lambda conn: outbox.counts(conn, users))
+        counts = await request.count(UPDATES, PATH, lambda: counting, source.database)
         return request.render(
             "outbox/list.html",
             section="outbox",
             title="Outbox",
             topics=(UPDATES,),
             page=page_of_items(found, window, lambda row: row.id),
-            outboxes=[await self._counted(each, users) for each in self._open_sources(request).values()],
+            counts=counts or {"pending": None, "failed": None},
+            sources=list(self._open_sources(request)),
             source=source.name,
             status=status,
             device_id=device_id,
             statuses=STATUSES,
             address=request.page_link,
+            saved=saved,
             row_path=_row_path,
             export_path=f"{EXPORT_PATH}?{urlencode(_api_filter(source.name, status, device_id))}",
             may_retry=request.may(Area.updates, Role.operator),
@@ -143,11 +148,6 @@ class OutboxPages(PageSet):
     def _open_sources(self, request: ConsoleRequest) -> Mapping[str, OutboxSource]:
         """External databases do not know users, so only who may see every user's rows sees theirs."""
         return self._sources if request.allowed.are_all else {OWN_SOURCE: self._sources[OWN_SOURCE]}
-
-    async def _counted(self, source: OutboxSource, users: str | None) -> OutboxView:
-        """As `_view`, perhaps a little old, and without numbers if they are not known yet."""
-        known = await self._counts.get((source.name, users), lambda: self._view(source, users))
-        return known or OutboxView(source.name, True)
 
     async def _view(self, source: OutboxSource, users: str | None) -> OutboxView:
         try:

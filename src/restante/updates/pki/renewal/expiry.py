@@ -134,14 +134,14 @@ def counts(conn: Connection, certificates_before: int, authorities_before: int, 
 def _narrowed(
     base: FilteredList, wanted: ExpiryFilter, name_column: str, users: AllowedIds, more: tuple[Condition, ...]
 ) -> FilteredList:
-    until = () if wanted.before is None else (Condition("expiry_key < :until", {"until": _first_key(wanted.before)}),)
     return FilteredList(
         base.columns,
         base.source,
         key=base.key,
         is_descending=False,
-        indexed=(Condition("expiry_key IS NOT NULL"), *equal("user_id", wanted.user_id), *until),
+        indexed=(Condition("expiry_key IS NOT NULL"), *equal("user_id", wanted.user_id)),
         rest=(*begins(name_column, wanted.name), *among("user_id", users.as_json()), *more),
+        below=None if wanted.before is None else _first_key(wanted.before),
     )
 
 
