@@ -126,7 +126,7 @@ def create(
         str | None, choice("--alg", ALGORITHMS, "The algorithm that signs its events. Default: from the settings.")
     ] = None,
     scope: Annotated[
-        str | None, typer.Option("--scope", help="The scopes it may request, separated by spaces.")
+        str | None, typer.Option("--scope", metavar="SCOPES", help="The scopes it may request, separated by spaces.")
     ] = None,
 ) -> Any:
     """Register a client. A secret is shown once."""

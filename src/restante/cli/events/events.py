@@ -30,7 +30,7 @@ JtiArgument = Annotated[
 ]
 JtisArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[JTI]...", help="The events' jtis.", autocompletion=completion.EVENTS),
+    typer.Argument(metavar="JTI", help="The events' jtis.", autocompletion=completion.EVENTS),
 ]
 AllOfOption = Annotated[
     str | None, typer.Option("--all-of", metavar="CLIENT_ID", help="All errored events of this client.")

@@ -234,7 +234,7 @@ def create_account(
     call: Call,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
     ca_id: Annotated[int, typer.Option("--ca", metavar="ID", parser=whole_number, help="The authority that issues.")],
-    email: Annotated[str, typer.Option("--email", help="Whom to contact.")],
+    email: Annotated[str, typer.Option("--email", metavar="EMAIL", help="The address of the person to contact.")],
     user: UserOption = None,
     cert_valid_seconds: Annotated[
         str, typer.Option("--valid-for", metavar="TIME", help="How long certificates are valid.")

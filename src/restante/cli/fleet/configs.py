@@ -19,7 +19,7 @@ VersionOption = Annotated[
     int | None,
     typer.Option("--version", metavar="N", parser=whole_number, help="An older version. Default: the newest."),
 ]
-NoteOption = Annotated[str | None, typer.Option("--note", help="Why it is changed, for the history.")]
+NoteOption = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Why it is changed, for the history.")]
 ConfigArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The config as JSON; - for standard input.")]
 
 

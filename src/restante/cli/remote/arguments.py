@@ -55,7 +55,7 @@ UserOption = Annotated[
         "--user", metavar="USER", help="The user: id or e-mail. Default: you.", autocompletion=completion.PEOPLE
     ),
 ]
-ReasonOption = Annotated[str | None, typer.Option("--reason", help="The reason, for the audit trail.")]
+ReasonOption = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="The reason, for the audit trail.")]
 RoleOption = Annotated[str | None, choice("--role", Role.__members__, "Its role, for everything.")]
 GrantOption = Annotated[
     list[str] | None,
