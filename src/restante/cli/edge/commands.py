@@ -7,7 +7,15 @@ import typer
 from restante.cli.edge.command_signatures import verify
 from restante.cli.output import Column, Columns, identity, print_list, print_one, when
 from restante.cli.remote import completion, filters
-from restante.cli.remote.arguments import MinerOption, ReasonOption, SiteArgument, ZoneOption, command_of, given
+from restante.cli.remote.arguments import (
+    MinerOption,
+    ParamsOption,
+    ReasonOption,
+    SiteArgument,
+    ZoneOption,
+    command_of,
+    given,
+)
 from restante.cli.remote.arguments import miner_id as miner_of
 from restante.cli.remote.arguments import site_id as site_of
 from restante.cli.remote.common_options import WATCHING
@@ -22,7 +30,12 @@ app = COMMAND.app
 CommandArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The command's id, or its beginning.", autocompletion=completion.COMMANDS)
 ]
-TypeArgument = Annotated[str, typer.Argument(metavar="TYPE", help="For example MINER_RESTART, or restart.")]
+TypeArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TYPE", help="For example MINER_RESTART, or restart.", autocompletion=completion.COMMAND_TYPES
+    ),
+]
 COLUMNS: Columns = {
     "id": identity("command_id"),
     "site": "site_id",
@@ -94,15 +107,7 @@ def create(
     ] = None,
     all_miners: Annotated[bool, typer.Option("--all-miners", help="Every miner of the site or zone.")] = False,
     zone_id: ZoneOption = None,
-    params: Annotated[
-        str | None,
-        typer.Option(
-            "--params",
-            metavar="JSON",
-            help="The parameters of the type: a JSON object, or @FILE, or - for stdin. Every user of the machine sees "
-            "a command line: use a file for a password.",
-        ),
-    ] = None,
+    params: ParamsOption = None,
     priority: Annotated[
         int | None, typer.Option("--priority", metavar="N", help="0 is normal, higher is more urgent.")
     ] = None,
