@@ -109,7 +109,8 @@ def create(
     zone_id: ZoneOption = None,
     params: ParamsOption = None,
     priority: Annotated[
-        int | None, typer.Option("--priority", metavar="N", help="0 is normal, higher is more urgent.")
+        int | None,
+        typer.Option("--priority", metavar="N", parser=whole_number, help="0 is normal, higher is more urgent."),
     ] = None,
     ttl_sec: Annotated[
         str | None, typer.Option("--ttl", metavar="TIME", help="How long it stays valid: 10m, 1h.")
@@ -157,7 +158,7 @@ def _confirm_many(
     if all_miners:
         count = call.client.miners.counts(site_id=site, zone_id=zone, status="active")["total"]["value"]
         place = f"site {site}" if zone is None else f"zone {zone} of site {site}"
-        call.confirm(f"This sends {command_type} to all miners of {place}: {count}.")
+        call.confirm(f"This sends {command_type} to all {count} miners of {place}.")
     elif len(targets or ()) > 1:
         call.confirm(f"This sends {command_type} to {len(targets or ())} miners of site {site}.")
     elif call.is_dry_run:

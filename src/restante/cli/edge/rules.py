@@ -11,7 +11,7 @@ from restante.cli.remote.arguments import rule_id as id_of
 from restante.cli.remote.arguments import site_id as site_of
 from restante.cli.remote.noun import Call, Filter, Item, Noun, Page
 from restante.cli.remote.times import parse_duration
-from restante.cli.remote.values import is_number, json_object, whole_number
+from restante.cli.remote.values import is_number, json_object, number, whole_number
 
 RULE = Noun("Rules that send commands when telemetry meets a condition.")
 TELEMETRY = Noun("What miners have measured.")
@@ -26,11 +26,21 @@ COMPARISONS = ", ".join("--" + name.replace("_", "-") for name in OPERATORS)
 # Of a whole condition: type, metric, operator and value.
 CONDITION_FIELDS = 4
 CONDITION = f"--metric with one of {COMPARISONS}, or --offline"
-AboveOption = Annotated[float | None, typer.Option("--above", metavar="N", help="Fires above this value.")]
-AtLeastOption = Annotated[float | None, typer.Option("--at-least", metavar="N", help="Fires at this value and above.")]
-BelowOption = Annotated[float | None, typer.Option("--below", metavar="N", help="Fires below this value.")]
-AtMostOption = Annotated[float | None, typer.Option("--at-most", metavar="N", help="Fires at this value and below.")]
-EqualsOption = Annotated[float | None, typer.Option("--equals", metavar="N", help="Fires at this value.")]
+AboveOption = Annotated[
+    float | None, typer.Option("--above", metavar="N", parser=number, help="Fires above this value.")
+]
+AtLeastOption = Annotated[
+    float | None, typer.Option("--at-least", metavar="N", parser=number, help="Fires at this value and above.")
+]
+BelowOption = Annotated[
+    float | None, typer.Option("--below", metavar="N", parser=number, help="Fires below this value.")
+]
+AtMostOption = Annotated[
+    float | None, typer.Option("--at-most", metavar="N", parser=number, help="Fires at this value and below.")
+]
+EqualsOption = Annotated[
+    float | None, typer.Option("--equals", metavar="N", parser=number, help="Fires at this value.")
+]
 OfflineOption = Annotated[
     bool, typer.Option("--offline", help="Fires when a miner sends no telemetry, instead of --metric.")
 ]
@@ -70,7 +80,8 @@ COLUMNS: Columns = {
 
 
 def _condition(rule: Item) -> str:
-    parts = (rule["trigger_metric"], rule["trigger_operator"], rule["trigger_value"])
+    value = None if rule["trigger_value"] is None else f"{rule['trigger_value']:.15g}"
+    parts = (rule["trigger_metric"], rule["trigger_operator"], value)
     text = " ".join(str(each) for each in parts if each is not None) or rule["trigger_type"]
     return f"{text} for {rule['trigger_duration_seconds']} s" if rule["trigger_duration_seconds"] else text
 

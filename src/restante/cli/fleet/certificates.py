@@ -127,7 +127,7 @@ def create_certificate(
     locality: LocalityOption = None,
     user: UserOption = None,
 ) -> Any:
-    """Make a certificate for a name."""
+    """Make a certificate for a name. `restante certificate renew` issues it."""
     owner = user_id(call, user)
     subject = given(
         organization=organization,
@@ -136,9 +136,11 @@ def create_certificate(
         state=state,
         locality=locality,
     )
-    return call.client.certificates.create(
+    made = call.client.certificates.create(
         owner, domain_name=domain_name, acct_id=account_id(call, owner, acct_id), sans=sans or [], **subject
     )
+    call.note(f"It is not issued yet: `restante certificate renew {made['id']} --user {owner}` issues it.")
+    return made
 
 
 @CERTIFICATE.does("import", "Certificate {id} is imported.")
@@ -151,7 +153,7 @@ def import_certificate(
     )
 
 
-@CERTIFICATE.does("renew", "Certificate {id} is issued again.")
+@CERTIFICATE.does("renew", "Certificate {id} is issued, valid until {not_after}.")
 def renew(
     call: Call,
     certificate: IdArgument,
@@ -161,7 +163,7 @@ def renew(
         typer.Option("--valid-for", metavar="TIME", help="How long it is valid: 90d. Default: its account's."),
     ] = None,
 ) -> Any:
-    """Issue a certificate again. The devices that have it get a signal."""
+    """Issue a certificate, for the first time or again. The devices that have it get a signal."""
     validity = None if validity_seconds is None else parse_duration(validity_seconds, "--valid-for")
     return call.client.certificates.issue(user_id(call, user), certificate, **given(validity_seconds=validity))
 

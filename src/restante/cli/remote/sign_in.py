@@ -43,7 +43,7 @@ def login(
     url = url.rstrip("/")
     is_key = api_key_file is not None or with_api_key
     made = Profile(url=url, token=_api_key(api_key_file)) if is_key else _sign_in(url)
-    with client_of(url, made.token) as client, translated({}):
+    with client_of(url, made.token, "URL") as client, translated({}):
         caller = who_am_i(client)
     if not caller:
         raise RestanteError(f"{url} does not accept this credential")
@@ -57,7 +57,7 @@ def login(
 
 
 def _sign_in(url: str) -> Profile:
-    with client_of(url, None) as client, translated({}):
+    with client_of(url, None, "URL") as client, translated({}):
         signed_in = client.sign_in(_show)
     return Profile(url=url, token=signed_in["access_token"], expires_at=int(time.time()) + int(signed_in["expires_in"]))
 
