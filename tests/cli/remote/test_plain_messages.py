@@ -93,6 +93,11 @@ def test_client_without_its_credential_is_refused_with_the_options(remote: Resta
     assert "give --certificate or --subject-dn" in remote(*client, "tls_client_auth").stderr
 
 
+def test_invitation_says_where_its_code_is_entered(remote: Restante) -> None:
+    remote.ok("user", "create", "invited@example.com", "--role", "viewer", "--invited")
+    assert "at /console/invitation of the server" in remote.ok("user", "invite", "invited@example.com")
+
+
 def test_outbox_row_that_does_not_exist_is_named(remote: Restante) -> None:
     assert remote.error_line("outbox", "retry", "999999") == "there is no outbox row 999999"
 
