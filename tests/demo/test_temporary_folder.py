@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from restante.demo.temporary_folder import LOCK_NAME, remove_leftovers, temporary_folder
+from restante.demo.temporary_folder import remove_leftovers, temporary_folder
+from restante.server.data_folder import LOCK_NAME
 
 HOLD = """
 import os, signal
