@@ -1,5 +1,6 @@
 """The command line as a whole: how it reports errors, and that every command is documented."""
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,15 @@ def test_every_command_has_data_json_and_help(command: str) -> None:
     assert result.exit_code == 0
     assert "Usage:" in result.stdout
     assert "9223372036854775807" not in result.stdout
+    assert not re.search(r"\{|<(str|int|float|bool|path|file|directory|list)\b[^>]*>", result.stdout), "not plain words"
+
+
+def test_usage_shows_arguments_as_a_person_writes_them() -> None:
+    def usage(*command: str) -> str:
+        return CliRunner().invoke(app, [*command, "-h"]).stdout.splitlines()[0]
+
+    assert usage("command", "create").endswith("command create [OPTIONS] SITE TYPE")
+    assert usage("device", "tag").endswith("device tag [OPTIONS] DEVICE TAG...")
 
 
 def test_version() -> None:

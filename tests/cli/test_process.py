@@ -62,15 +62,12 @@ def serving(data: Path, port: int) -> Iterator["subprocess.Popen[str]"]:
             server.send_signal(signal.SIGTERM)
 
 
-def wait_for(port: int, server: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    pytest.fail(f"the server does not listen: {server.communicate()}")
+def test_server_answers_when_its_address_is_printed(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", port := free_port()) as server:
+        assert server.stdout is not None
+        assert f"http://127.0.0.1:{port}" in server.stdout.readline()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE_SECONDS) as response:
+            assert response.status == 200
 
 
 def test_commands_run_beside_server(tmp_path: Path) -> None:
@@ -81,7 +78,6 @@ def test_commands_run_beside_server(tmp_path: Path) -> None:
         assert f"http://127.0.0.1:{port}" in printed[0]
         assert str(data) in printed[1]
         assert printed[3].endswith(f"restante user create you@example.com --role admin --data {data}\n")
-        wait_for(port, server)
         made = {path.name: path.stat().st_mode & 0o777 for path in data.iterdir()}
         assert set(made.values()) == {0o600}, made
         assert DataFolder(data).running_pid() == server.pid

@@ -148,7 +148,7 @@ def test_signal_leaves_no_process_and_no_folder(tmp_path: Path, number: signal.S
     assert list(tmp_path.iterdir()) == []
 
 
-def test_killed_demo_leaves_no_process(tmp_path: Path) -> None:
+def test_killed_demo_leaves_no_process_and_the_next_removes_its_folder(tmp_path: Path) -> None:
     with running_demo(tmp_path) as demo:
         started = demo.descendants()
         demo.process.kill()
@@ -157,6 +157,13 @@ def test_killed_demo_leaves_no_process(tmp_path: Path) -> None:
             END_SECONDS,
             lambda: [Path(f"/proc/{pid}/cmdline").read_text() for pid, _ in filter(is_running, started)],
         )
+    (left,) = tmp_path.iterdir()
+    with running_demo(tmp_path) as demo:
+        assert f"Removed {left}, the folder of a demo that was killed." in demo.text
+        assert not left.exists()
+        demo.process.terminate()
+        assert demo.process.wait(END_SECONDS) == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ended_program_is_reported_and_the_demo_goes_on(tmp_path: Path) -> None:

@@ -54,19 +54,34 @@ def start(*bugs: Callable[[CrashPoint], None]) -> None:
     main()
 
 
-def respond_before_commit_of(crash: CrashPoint, owner: object, name: str) -> None:
-    """Send responses before the commit. If the batch called the named function, the crash point lies in between."""
+def wait_long_enough(_calls: list[tuple[Any, ...]]) -> None:
+    """Leave time for the response to reach the client, also on a busy machine."""
+    time.sleep(5.0)
+
+
+def respond_before_commit_of(
+    crash: CrashPoint,
+    owner: object,
+    name: str,
+    has_effect: Callable[[Any], bool] = lambda _result: True,
+    wait_until_received: Callable[[list[tuple[Any, ...]]], None] = wait_long_enough,
+) -> None:
+    """Send responses before the commit. If the batch called the named function, the crash point lies in between.
+
+    `has_effect`: whether a call with this result has changed something that a crash would lose. `wait_until_received`
+    gets the arguments of these calls, and returns when a client certainly has the response to one of them.
+    """
     work = getattr(owner, name)
-    is_affected = False
+    calls: list[tuple[Any, ...]] = []
 
     def marked(*args: Any) -> Any:
-        nonlocal is_affected
-        is_affected = True
-        return work(*args)
+        result = work(*args)
+        if has_effect(result):
+            calls.append(args)
+        return result
 
     def run_together(self: Writer, conn: EngineConnection, works: list[Any]) -> None:
-        nonlocal is_affected
-        is_affected = False
+        calls.clear()
         conn.begin()
         for work in works:
             try:
@@ -74,9 +89,10 @@ def respond_before_commit_of(crash: CrashPoint, owner: object, name: str) -> Non
                 work.resolve()
             except RestanteError as error:
                 work.fail(error)
-        if is_affected:
-            # Leave time for the response to reach the client, also on a busy machine.
-            time.sleep(5.0 if crash.is_next else 0.05)
+        if calls:
+            if crash.is_next:
+                wait_until_received(calls)
+            time.sleep(0.05)
             crash.pass_by()
         self._publish(conn.commit())
 

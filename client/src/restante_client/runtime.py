@@ -43,6 +43,32 @@ class Response:
     body: bytes
 
 
+# Options of httpx that would have no effect here, and what to do instead.
+_REFUSED_OPTIONS = {
+    "base_url": "give the server's address as url",
+    "timeout": "use timeout_seconds",
+    "params": "a client sends only the parameters of the protocol",
+    "follow_redirects": "a client follows no redirect",
+}
+
+
+class ExtraHeaders:
+    """The headers and cookies that the user of a client adds to every request."""
+
+    def __init__(self, http_options: dict[str, Any]) -> None:
+        """Takes them out of the options of httpx, which would not add them to finished requests."""
+        for name, instead in _REFUSED_OPTIONS.items():
+            if name in http_options:
+                raise ValueError(f"http: {name}: {instead}")
+        self._headers = httpx.Headers(http_options.pop("headers", None))
+        self._cookies = httpx.Cookies(http_options.pop("cookies", None))
+
+    def add_to(self, request: httpx.Request) -> None:
+        """They replace headers of the same name."""
+        request.headers.update(self._headers)
+        self._cookies.set_cookie_header(request)
+
+
 class Runtime(ABC):
     """How a client reaches servers, the clock and randomness."""
 
@@ -76,6 +102,7 @@ class Runtime(ABC):
 
 class AsyncRuntime(Runtime):
     def __init__(self, **http_options: Any) -> None:
+        self._extra_headers = ExtraHeaders(http_options)
         self._http = httpx.AsyncClient(follow_redirects=False, **http_options)
         self._is_stopped = False
         self._sleeping: set[asyncio.Future[None]] = set()
@@ -89,6 +116,7 @@ class AsyncRuntime(Runtime):
             raise _unreachable(request, error) from None
 
     async def _send(self, request: httpx.Request, timeout_seconds: float) -> Response:
+        self._extra_headers.add_to(request)
         _set_timeout(request, timeout_seconds)
         response = await self._http.send(request, stream=True)
         try:
@@ -100,6 +128,7 @@ class AsyncRuntime(Runtime):
             await response.aclose()
 
     async def stream(self, request: httpx.Request, timeout_seconds: float) -> AsyncGenerator[bytes | Response, None]:
+        self._extra_headers.add_to(request)
         _set_timeout(request, timeout_seconds)
         try:
             response = await self._http.send(request, stream=True)
@@ -142,11 +171,13 @@ class AsyncRuntime(Runtime):
 
 class BlockingRuntime(Runtime):
     def __init__(self, **http_options: Any) -> None:
+        self._extra_headers = ExtraHeaders(http_options)
         self._http = httpx.Client(follow_redirects=False, **http_options)
         self._stopped = threading.Event()
 
     async def send(self, request: httpx.Request, timeout_seconds: float) -> Response:
         end = time.monotonic() + timeout_seconds
+        self._extra_headers.add_to(request)
         _set_timeout(request, timeout_seconds)
         try:
             response = self._http.send(request, stream=True)
@@ -163,6 +194,7 @@ class BlockingRuntime(Runtime):
             raise _unreachable(request, error) from None
 
     async def stream(self, request: httpx.Request, timeout_seconds: float) -> AsyncGenerator[bytes | Response, None]:
+        self._extra_headers.add_to(request)
         _set_timeout(request, timeout_seconds)
         try:
             response = self._http.send(request, stream=True)

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from restante.cli.database_flag import add_database_flag
@@ -62,6 +62,44 @@ class LazyGroup(TyperGroup):
             formatter.write_dl([(name, command.summary) for name, command in self.table.items()])
 
 
+class PlainCommand(TyperCommand):
+    """A command whose help shows arguments as people write them, `SITE`, without braces and types of Python."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["[OPTIONS]", *(usage_of(each) for each in self.get_params(ctx) if _is_argument(each))]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        records = [(each, each.get_help_record(ctx)) for each in self.get_params(ctx)]
+        arguments = [(name_of(each), record[1]) for each, record in records if record and _is_argument(each)]
+        options = [record for each, record in records if record and not _is_argument(each)]
+        for title, rows in (("Arguments", arguments), ("Options", options)):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
+
+
+def name_of(argument: Any) -> str:
+    return str(argument.metavar or argument.name.upper())
+
+
+def usage_of(argument: Any) -> str:
+    """The argument in a line of usage: `SITE`, `TAG...` for several, `[SITE]` if it is optional."""
+    name = name_of(argument) if argument.required else f"[{name_of(argument)}]"
+    return name if argument.nargs == 1 else f"{name}..."
+
+
+def _show_plainly(app: typer.Typer) -> None:
+    for command in app.registered_commands:
+        command.cls = PlainCommand
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _show_plainly(group.typer_instance)
+
+
 def _as_click(name: str, loaded: Any) -> Any:
     holder = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
     if isinstance(loaded, typer.Typer):
@@ -69,4 +107,5 @@ def _as_click(name: str, loaded: Any) -> Any:
     else:
         holder.command(name)(loaded)
     add_database_flag(holder)
+    _show_plainly(holder)
     return get_group(holder).commands[name]

@@ -18,6 +18,9 @@ from restante.cli.lazy_commands import LazyCommand, LazyGroup
 # Modules loaded at the start are not garbage: collecting during the imports takes a tenth of the start time.
 GARBAGE_THRESHOLD = 50_000
 
+# On a wide terminal the summaries of commands fit on their lines.
+HELP_WIDTH_MAX = 110
+
 TABLE = {
     "serve": LazyCommand("server.serve:serve", "Run the server until it is stopped (SIGTERM, Ctrl-C)."),
     "demo": LazyCommand("server.demo:demo", "Run a server with a simulated fleet on a temporary folder, to look at."),
@@ -81,9 +84,15 @@ class CommandLine(LazyGroup):
             _print_error("the input is not valid UTF-8")
             raise typer.Exit(1) from None
         except _expected_errors() as error:
-            for line in (str(error) or type(error).__name__).splitlines():
+            for line in _text_of(error).splitlines():
                 _print_error(line)
             raise typer.Exit(1) from None
+
+
+def _text_of(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
 
 
 def _expected_errors() -> tuple[type[Exception], ...]:
@@ -156,7 +165,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": HELP_WIDTH_MAX},
 )
 
 

@@ -21,6 +21,17 @@ DIGITS = re.compile(r"[0-9]+", re.ASCII)
 # One decoder per body type that a route declares.
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
+_TYPE_NAMES = re.compile(r"`([a-z| ]+)`")
+_PLAIN_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+_BOUNDS = {" <= ": "at most ", " >= ": "at least ", " < ": "less than ", " > ": "more than "}
+
 
 def parse_int(name: str, text: str, least: int, most: int) -> int:
     if DIGITS.fullmatch(text) and len(text) <= 19 and least <= int(text) <= most:
@@ -85,7 +96,24 @@ def _as_bad_input(error: msgspec.ValidationError, into: Any, root: str = "body")
     known_values = re.fullmatch(r"Invalid (?:enum )?value (.+)", what)
     if known_values:
         return BadInput(field or root, f"one of the values it can have, not {known_values[1]}")
-    return BadInput(field or root, what.removeprefix("Expected "))
+    return BadInput(field or root, _in_plain_words(what))
+
+
+def _in_plain_words(what: str) -> str:
+    """What msgspec expected, without its names of types: "Expected `int | null`, got `str`"."""
+    if what.startswith("Invalid "):
+        return f"a valid {what.removeprefix('Invalid ')}"
+    expected, _, got = what.removeprefix("Expected ").partition(", got ")
+    for sign, words in _BOUNDS.items():
+        if " regex " in expected:
+            break
+        expected = expected.replace(f"`{sign}", f"`, {words}").replace(sign, f" {words}")
+    text = f"{expected}, not {got}" if got else expected
+    return _TYPE_NAMES.sub(_plain_types, text)
+
+
+def _plain_types(matched: re.Match[str]) -> str:
+    return " or ".join(_PLAIN_TYPES.get(name, name) for name in matched[1].split(" | "))
 
 
 def _field_names(type: Any) -> set[str]:

@@ -1,11 +1,9 @@
-"""Runs a demo from its start to its end: whatever happens in between, nothing is left behind."""
+"""Runs a demo from its start to its end. It leaves nothing behind; if it is killed, the next demo cleans up."""
 
 import asyncio
 import os
 import secrets
-import shutil
 import signal
-import tempfile
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,6 +21,7 @@ from restante.demo.screen import screen
 from restante.demo.session_link import SessionLink
 from restante.demo.setup import Made
 from restante.demo.story import Story
+from restante.demo.temporary_folder import remove_leftovers, temporary_folder
 from restante.demo.world import World
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -51,6 +50,7 @@ async def run(options: DemoOptions, say: Say, complain: Say) -> int:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, stopped.set)
+    remove_leftovers(say)
     async with _folder(options.data) as folder, AsyncExitStack() as stack:
         logs = folder / "logs"
         logs.mkdir()
@@ -73,11 +73,8 @@ async def _folder(data: Path | None) -> AsyncIterator[Path]:
             raise FileExistsError(f"the folder {data} is not empty: a demo begins with an empty one")
         yield data.absolute()
         return
-    folder = Path(tempfile.mkdtemp(prefix="restante-demo-"))
-    try:
+    with temporary_folder() as folder:
         yield folder
-    finally:
-        shutil.rmtree(folder)
 
 
 async def _work(

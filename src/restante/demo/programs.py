@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from restante_client import OperatorClient
 
@@ -56,23 +55,7 @@ async def start_server(
     # Texts, numbers, true and false are the same in TOML and JSON.
     config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()), encoding="utf-8")
     server = await programs.start("server", program, ["serve", "--config", str(config)], essential=True)
-    url = await _found_in_log(server, ADDRESS)
-    await _wait_for_connection(url)
-    return url
-
-
-async def _wait_for_connection(url: str) -> None:
-    """The server prints its address before it accepts connections."""
-    address = urlsplit(url)
-    async with asyncio.timeout(START_SECONDS):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection(address.hostname, address.port)
-            except ConnectionRefusedError:
-                await asyncio.sleep(LOOK_SECONDS)
-                continue
-            writer.close()
-            return
+    return await _found_in_log(server, ADDRESS)
 
 
 async def _found_in_log(program: Program, pattern: re.Pattern[str]) -> str:

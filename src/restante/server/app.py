@@ -419,7 +419,7 @@ def serve(
 ) -> int:
     """Run a server until a stop signal, and return the exit code.
 
-    `when_listening` is called with the address, and whether there are users, once the start has succeeded.
+    `when_listening` is called once, when clients can connect, with the address and whether there are users.
     """
     # Until the server listens there is nothing to reload. Unhandled, the signal would end the process.
     if threading.current_thread() is threading.main_thread():
@@ -438,13 +438,13 @@ def serve(
         wait = DatabaseWait(settings, sock)
         try:
             if settings.workers > 1:
-                when_listening(address, wait.run_when_reachable(lambda: prepare(settings)))
-                return serve_workers(settings, sock, opened)
+                has_users = wait.run_when_reachable(lambda: prepare(settings))
+                return serve_workers(settings, sock, opened, lambda: when_listening(address, has_users))
             node = wait.run_when_reachable(lambda: stack.enter_context(opened(settings)))
         except StoppedWhileWaiting:
             return 0
-        when_listening(address, bool(node.database.read_now(users.list_all)))
-        lifecycle.serve(node, sock)
+        has_users = bool(node.database.read_now(users.list_all))
+        lifecycle.serve(node, sock, lambda: when_listening(address, has_users))
     return 0
 
 

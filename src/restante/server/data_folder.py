@@ -141,6 +141,17 @@ class DataFolder:
         finally:
             os.close(descriptor)
 
+    def killed_pid(self) -> int | None:
+        """The id of the last process that held the lock, if it was killed: an orderly end empties the file."""
+        try:
+            descriptor = os.open(self.lock_path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            return (_pid_in(descriptor) or None) if self._flock(descriptor, fcntl.LOCK_SH) else None
+        finally:
+            os.close(descriptor)
+
     def refuse_if_running(self) -> None:
         """Raise AlreadyRunning if a server runs now. One may still start right afterwards."""
         pid = self.running_pid()

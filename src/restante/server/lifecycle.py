@@ -9,7 +9,7 @@ import asyncio
 import gc
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -60,22 +60,36 @@ def listening(address: Address) -> Iterator[socket.socket]:
         yield sock
 
 
-def serve(node: "Node", sock: socket.socket, *, has_local_socket: bool = True) -> None:
-    """Answer on the socket until SIGTERM or SIGINT, and on the Unix socket of the data folder."""
+def serve(
+    node: "Node",
+    sock: socket.socket,
+    when_listening: Callable[[], None] = lambda: None,
+    *,
+    has_local_socket: bool = True,
+) -> None:
+    """Answer on the socket until SIGTERM or SIGINT, and on the Unix socket of the data folder.
+
+    `when_listening` is called once, when clients can connect to both.
+    """
     limit_descriptors(node.lane.limits)
     collect_garbage_rarely()
     # Of several processes with different roles on one data folder, that with the API serves the socket.
     has_local_socket = has_local_socket and "api" in node.settings.roles
     local = open_local_socket(DataFolder(node.settings.data).socket_path) if has_local_socket else None
     try:
-        server_of(node, server_config(node), local).run([sock])
+        server_of(node, server_config(node), local, when_listening).run([sock])
     finally:
         if local is not None:
             local.close()
 
 
-def server_of(node: "Node", config: uvicorn.Config, local: LocalSocket | None = None) -> ListeningServer:
-    return _Server(node, config, local)
+def server_of(
+    node: "Node",
+    config: uvicorn.Config,
+    local: LocalSocket | None = None,
+    when_listening: Callable[[], None] = lambda: None,
+) -> ListeningServer:
+    return _Server(node, config, local, when_listening)
 
 
 def server_config(node: "Node", **changed: Any) -> uvicorn.Config:
@@ -224,18 +238,24 @@ def _handle_commit(node: "Node", events: list[object]) -> None:
 
 
 class _Server(ListeningServer):
-    def __init__(self, node: "Node", config: uvicorn.Config, local: LocalSocket | None) -> None:
+    def __init__(
+        self, node: "Node", config: uvicorn.Config, local: LocalSocket | None, when_listening: Callable[[], None]
+    ) -> None:
         super().__init__(config, tls_files(node.settings), node.settings.header_deadline_seconds)
         self._node = node
         self._local = local
+        self._when_listening = when_listening
         self._local_server: asyncio.AbstractServer | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self._local is not None and not self.should_exit:
+        if self.should_exit:
+            return
+        if self._local is not None:
             protocol = partial(self.protocol_of, local_lane_class(self._node.lane))
             loop = asyncio.get_running_loop()
             self._local_server = await loop.create_unix_server(protocol, sock=self._local.socket)
+        self._when_listening()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Answer the parked polls first: uvicorn would wait for them, and end them with a 500.

@@ -42,7 +42,7 @@ def test_expiry_is_exactly_the_lifetime_after_the_creation(remote: Restante, min
 def test_command_for_all_miners_asks_with_the_count(remote: Restante, miner: tuple[str, str]) -> None:
     remote.ok("miner", "create", miner[0], "m2")
     send = ("command", "create", miner[0], "HASHING_DISABLE", "--all-miners")
-    assert f"to all miners of site {miner[0]}: 2." in remote.error_line(*send)
+    assert f"to all 2 miners of site {miner[0]}." in remote.error_line(*send)
     assert "Would do" in remote.ok(*send, "--dry-run")
     assert remote.items("command", "list", "--site", miner[0]) == []
     assert remote.json(*send, "--yes")["miner_count"] == 2

@@ -1,6 +1,8 @@
 import json
 from pathlib import Path
 
+from cryptography import x509
+
 from tests.cli.conftest import OWNER, AddDevice, Restante
 
 CONFIG = {"installs": [{"id": "a", "type": "copy", "from": ["/a"], "to": ["/b"]}]}
@@ -63,13 +65,9 @@ def test_schema_needs_no_server() -> None:
 def test_certificates_are_made_from_an_own_authority_and_assigned(remote: Restante, add_device: AddDevice) -> None:
     number = str(add_device("certified"))
     user = ("--user", OWNER)
-    subject = {"organization": "O", "organizational_unit": "U", "country": "DE", "state": "S", "locality": "L"}
-    body = {"name": "Root", "algorithm": "ECDSA", "key_size": 256, "curve_name": "P-256", "common_name": "Root"}
-    body |= {**subject, "valid_days": 30}
-    ca = str(remote.json("ca", "create", json.dumps(body), *user)["id"])
-    account = remote.json("account", "create", "own", "--ca", ca, "--email", "a@example.com", *user)["id"]
-    leaf = {**subject, "domain_name": "a.example.com", "sans": [], "acct_id": account, "action": "create"}
-    certificate = str(remote.json("certificate", "create", json.dumps(leaf), *user)["id"])
+    ca = str(remote.json("ca", "create", "Root", "--valid-for", "30d", *user)["id"])
+    account = remote.json("account", "create", "own", "--ca", "Root", "--email", "a@example.com", *user)["id"]
+    certificate = str(remote.json("certificate", "create", "a.example.com", "--account", "own", *user)["id"])
     remote.ok("ca", "assign", ca, number)
     remote.ok("certificate", "assign", certificate, number)
     assert remote.items("certificate", "list", "--device", number)[0]["cert_id"] == int(certificate)
@@ -91,3 +89,52 @@ def test_certificates_are_made_from_an_own_authority_and_assigned(remote: Restan
     remote.ok("ca", "unassign", ca, number, "--yes")
     remote.ok("ca", "delete", ca, "--yes", *user)
     assert "because you are not signed in as a person" in remote.error_line("ca", "list")
+
+
+SUBJECT = {
+    "organization": "Shop",
+    "organizational_unit": "Tills",
+    "country": "DE",
+    "state": "Bavaria",
+    "locality": "Ulm",
+}
+SUBJECT_FLAGS = [text for name, value in SUBJECT.items() for text in (f"--{name.replace('_', '-')}", value)]
+
+
+def test_authority_gets_what_its_options_say(remote: Restante, add_device: AddDevice) -> None:
+    add_device("for an owner")
+    user = ("--user", OWNER)
+    options = ("--common-name", "Root of the shop", "--algorithm", "RSA", "--key-size", "2048", "--path-length", "1")
+    usage = ("--key-usage", "keyCertSign,cRLSign")
+    made = remote.json("ca", "create", "Shop", *options, *usage, "--valid-for", "2w", *SUBJECT_FLAGS, *user)
+    assert (made["name"], made["algorithm"], made["key_size"], made["valid_days"]) == ("Shop", "RSA", 2048, 14)
+    assert made["key_usage"] == "keyCertSign,cRLSign"
+    certificate = x509.load_pem_x509_certificate(made["ca_certificate_pem"].encode())
+    subject = "CN=Root of the shop,OU=Tills,O=Shop,L=Ulm,ST=Bavaria,C=DE"
+    assert set(certificate.subject.rfc4514_string().split(",")) == set(subject.split(","))
+    assert certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length == 1
+    curved = remote.json("ca", "create", "Curved", "--curve", "p-384", *user)
+    assert (curved["algorithm"], curved["curve_name"]) == ("ECDSA", "P-384")
+    refused = remote.error_line("ca", "create", "Odd", "--algorithm", "RSA", "--curve", "P-256", *user)
+    assert refused == "--curve: expected none with RSA"
+    assert remote.error_line("ca", "create", "Odd", "--valid-for", "36h", *user).startswith(
+        "--valid-for: expected whole"
+    )
+    assert remote.error_line("ca", "create", "Odd", "--country", "Germany", *user).startswith("--country: ")
+
+
+def test_certificate_gets_what_its_options_say(remote: Restante, add_device: AddDevice) -> None:
+    add_device("for an owner")
+    user = ("--user", OWNER)
+    remote.ok("ca", "create", "Issuer", *user)
+    remote.ok("account", "create", "issued", "--ca", "Issuer", "--email", "a@example.com", *user)
+    names = ("--san", "www.example.com", "--san", "10.0.0.1")
+    made = remote.json("certificate", "create", "b.example.com", "--account", "issued", *names, *SUBJECT_FLAGS, *user)
+    shown = remote.json("certificate", "show", str(made["id"]), *user)
+    assert set(shown["sans"]) >= {"www.example.com", "10.0.0.1"}
+    assert {name: shown[name] for name in SUBJECT} == SUBJECT
+    assert "no account 'absent'" in remote.error_line(
+        "certificate", "create", "c.example", "--account", "absent", *user
+    )
+    assert "--account" in remote("certificate", "create", "c.example", *user).stderr
+    assert remote.error_line("certificate", "create", "not a name", "--account", "issued", *user).startswith("DOMAIN: ")

@@ -96,4 +96,12 @@ def test_ids_names_and_choices_are_completed(remote: Restante) -> None:
     assert str(site) in complete("site show ").split()
     assert complete("site show compl", 3).split("\n") == ["completed", ""]
     assert complete(r"site show two\ w", 3).rstrip() == r"two\ words"
+    assert str(site) in complete("rule create hot --site ").split()
+    assert "MINER_RESTART" in complete("rule create hot --command ").split()
+    remote.ok("user", "create", "pki@example.com", "--role", "admin", "--invited")
+    ca = remote.json("ca", "create", "Completed CA", "--user", "pki@example.com")["id"]
+    account = ("account", "create", "completed account", "--ca", str(ca), "--email", "a@example.com")
+    number = remote.json(*account, "--user", "pki@example.com")["id"]
+    assert str(number) in complete("certificate create --user pki@example.com x.example --account ").split()
+    assert str(ca) in complete("account create --user pki@example.com x --ca ").split()
     assert complete("key create x --role ").split() == ["viewer", "operator", "approver", "admin"]

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from structlog.testing import capture_logs
@@ -24,7 +25,7 @@ NOWHERE = Query("nowhere", "SELECT 1 FROM nowhere")
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    path = tmp_path / "a shop.db"
+    path = tmp_path / "a shop?#.db"
     with closing(sqlite3.connect(path)) as conn:
         conn.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT)")
     return path
@@ -32,9 +33,21 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def database(path: Path) -> Iterator[ExternalDatabase]:
-    address = ExternalAddress("shop", "sqlite", f"sqlite://{str(path).replace(' ', '%20')}")
+    address = ExternalAddress("shop", "sqlite", f"sqlite://{quote(str(path))}")
     with closing(ExternalDatabase(address)) as database:
         yield database
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite://{folder}/{name}", "sqlite:///{folder}/{name}", "sqlite:{name}", "sqlite:./{name}"]
+)
+async def test_path_of_sqlite_file_is_absolute_or_relative_to_the_working_folder(
+    path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path.parent)
+    url = url.format(folder=path.parent, name=quote(path.name))
+    with closing(ExternalDatabase(ExternalAddress("shop", "sqlite", url))) as database:
+        assert await database.read(notes) == []
 
 
 def add(conn: Connection, text: str) -> int:
@@ -90,7 +103,10 @@ async def test_refused_statement_is_reported_and_the_next_one_works(database: Ex
 
 async def test_missing_file_is_not_created(tmp_path: Path) -> None:
     address = ExternalAddress("gone", "sqlite", f"sqlite://{tmp_path / 'gone.db'}")
-    with closing(ExternalDatabase(address)) as database, pytest.raises(DatabaseUnavailable):
+    with (
+        closing(ExternalDatabase(address)) as database,
+        pytest.raises(DatabaseUnavailable, match=f"there is no file {tmp_path / 'gone.db'}"),
+    ):
         await database.read(notes)
     assert not (tmp_path / "gone.db").exists()
 

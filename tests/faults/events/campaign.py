@@ -100,7 +100,8 @@ class EventsCampaign(KillCampaign[Plan, Report]):
             errors = sum(each.is_error for each in answered)
             if len(answered) >= ANSWERED_MIN and errors >= ERRORS_MIN:
                 return
-            assert time.monotonic() < deadline, f"{len(answered)} verdicts of clients were answered, {errors} errors"
+            unexpected = [each for each in self._records if isinstance(each, str)]
+            assert time.monotonic() < deadline, f"{len(answered)} verdicts answered, {errors} errors; {unexpected}"
             time.sleep(0.05)
 
     def _report(self, recovery_seconds: list[float]) -> Report:

@@ -1,10 +1,16 @@
 """Bugs in event polling, which the checker of events must find. See `crash_point` for how to start them."""
 
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
 from restante.core.events.poll_acks import NO_VERDICTS, Verdicts
 from restante.database.connection import Connection, Row
 from restante.database.queries import Query
 from restante.events.inbox import inbox
 from restante.events.inbox.inbox import InboxOptions, InboxPollRequest
+from restante.events.inbox.poll import EventPoll
 from tests.faults.crash_point import CrashPoint, replace, respond_before_commit_of, start
 
 ACKNOWLEDGE_ALL = Query(
@@ -14,7 +20,32 @@ ACKNOWLEDGE_ALL = Query(
 
 
 def respond_before_commit(crash: CrashPoint) -> None:
-    respond_before_commit_of(crash, inbox, "apply_verdicts")
+    """The crash is in a batch whose verdicts changed events: many polls have none, and then nothing can be lost."""
+    polled: Counter[int] = Counter()
+    polled_before: dict[int, int] = {}
+    for name in ("start", "admit_idle"):
+        replace(EventPoll, name, _counting(getattr(EventPoll, name), polled))
+    apply_verdicts = inbox.apply_verdicts
+
+    def apply_and_note(conn: Connection, client: int, verdicts: Verdicts) -> tuple[int, int]:
+        polled_before[client] = polled[client]
+        return apply_verdicts(conn, client, verdicts)
+
+    def wait_until_received(calls: list[tuple[Any, ...]]) -> None:
+        """A client has one request at a time: it has the response when it polls again."""
+        while all(polled[client] == polled_before[client] for _conn, client, _verdicts in calls):
+            time.sleep(0.01)
+
+    replace(inbox, "apply_verdicts", apply_and_note)
+    respond_before_commit_of(crash, inbox, "apply_verdicts", any, wait_until_received)
+
+
+def _counting(poll: Callable[..., Any], polled: Counter[int]) -> Callable[..., Any]:
+    def counted(self: EventPoll, client: int, *args: Any) -> Any:
+        polled[client] += 1
+        return poll(self, client, *args)
+
+    return counted
 
 
 def choose_before_acknowledging(_crash: CrashPoint) -> None:

@@ -53,6 +53,10 @@ def test_change_at_one_worker_wakes_polls_at_all_workers(cluster: Cluster, serve
         client.close()
 
 
+def test_address_is_printed_once_by_all_workers(server: ServerProcess) -> None:
+    assert server.log_text().count(f"serves http://127.0.0.1:{server.port}") == 1
+
+
 def parked_polls(server: ServerProcess) -> list[float]:
     return [server.metric(f'restante_parked_polls{{worker="{number}"}}') for number in range(1, WORKERS + 1)]
 

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from restante.server.config.setting_types import InvalidValue
@@ -27,6 +29,8 @@ def test_outbox_urls_of_every_source_are_parsed_alike() -> None:
         ("postgresql://ada@/depot?host=/run/pg", "postgresql:///run/pg:5432/depot"),
         ("mariadb:///shop?unix_socket=/run/maria", "mariadb:///run/maria:3306/shop"),
         ("sqlite:///var/my%20shop.db", "sqlite:///var/my shop.db"),
+        ("sqlite:////var/my%20shop.db", "sqlite:///var/my shop.db"),
+        ("sqlite:my%20shop.db", f"sqlite://{Path.cwd()}/my shop.db"),
     ],
 )
 def test_name_identifies_database_without_password(url: str, name: str) -> None:
@@ -45,6 +49,12 @@ def test_name_identifies_database_without_password(url: str, name: str) -> None:
         ("mysql://ada:s3cret@db/shop?name=a%20b", "name: expected"),
         ("mysql://ada:s3cret@db/shop?name=server", "name: expected"),
         (f"{SHOP} {SHOP}", "listed twice"),
+        ("sqlite:////var/shop.db sqlite:///var/shop.db", "listed twice"),
+        ("sqlite://var/shop.db", "expected sqlite:///absolute/path or sqlite:relative/path"),
+        ("sqlite://", "expected sqlite:///absolute/path or sqlite:relative/path"),
+        ("sqlite:////", "expected sqlite:///absolute/path or sqlite:relative/path"),
+        ("sqlite:shop/", "expected sqlite:///absolute/path or sqlite:relative/path"),
+        ("sqlite:shop%23.db#x", "expected sqlite:///absolute/path or sqlite:relative/path"),
     ],
 )
 def test_invalid_outbox_url_is_refused_without_password(raw: str, message: str) -> None:

@@ -50,6 +50,7 @@ class CollectorOptions:
 
     `secrets`: the secret of this collector; during a rotation the new and the old one. `spool_key`: 32 bytes that
     encrypt waiting reports on disk. `is_signature_required` off accepts commands of a server that signs nothing.
+    `http`: options of httpx, such as `verify`, `proxy`, `headers` and `cookies`.
     """
 
     secrets: Sequence[str] = ()

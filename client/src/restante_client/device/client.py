@@ -72,7 +72,8 @@ class DeviceOptions:
     """How a device calls.
 
     `resync` is called when the server cannot continue from the cursor: fetch the whole state. `pause` is called before
-    each poll instead of a wait, with the seconds to wait and the error of the last poll, if it failed.
+    each poll instead of a wait, with the seconds to wait and the error of the last poll, if it failed. `http`: options
+    of httpx, such as `verify`, `proxy`, `headers` and `cookies`.
     """
 
     timeout_seconds: float = TIMEOUT_SECONDS

@@ -43,7 +43,7 @@ class ReceiverOptions:
 
     `endpoint`: the path or URL of the poll endpoint; for Shared Signals the `endpoint_url` of the stream. `issuer`: the
     expected `iss` of event tokens; without it any issuer whose keys the server publishes. `audience`: the expected
-    `aud`; without it the client's id.
+    `aud`; without it the client's id. `http`: options of httpx, such as `verify`, `proxy`, `headers` and `cookies`.
     """
 
     endpoint: str = "open-banking/v4.0/events"

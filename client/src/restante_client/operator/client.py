@@ -54,7 +54,10 @@ class _NoStore:
 
 
 class OperatorClient(Client, Nouns):
-    """The operator API. Its methods are grouped by noun: `client.sites.list()`, `client.commands.create(…)`."""
+    """The operator API. Its methods are grouped by noun: `client.sites.list()`, `client.commands.create(…)`.
+
+    `http`: options of httpx, such as `verify`, `proxy`, `headers` and `cookies`.
+    """
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ def export(
 @app.command("verify")
 def verify(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="An exported file. Default: the live trail.")
+        Path | None, typer.Argument(metavar="FILE", help="An exported file. Default: the live trail.")
     ] = None,
     since: Annotated[
         Path | None,

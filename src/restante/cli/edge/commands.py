@@ -7,7 +7,15 @@ import typer
 from restante.cli.edge.command_signatures import verify
 from restante.cli.output import Column, Columns, identity, print_list, print_one, when
 from restante.cli.remote import completion, filters
-from restante.cli.remote.arguments import MinerOption, ReasonOption, SiteArgument, ZoneOption, command_of, given
+from restante.cli.remote.arguments import (
+    MinerOption,
+    ParamsOption,
+    ReasonOption,
+    SiteArgument,
+    ZoneOption,
+    command_of,
+    given,
+)
 from restante.cli.remote.arguments import miner_id as miner_of
 from restante.cli.remote.arguments import site_id as site_of
 from restante.cli.remote.common_options import WATCHING
@@ -22,7 +30,12 @@ app = COMMAND.app
 CommandArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The command's id, or its beginning.", autocompletion=completion.COMMANDS)
 ]
-TypeArgument = Annotated[str, typer.Argument(metavar="TYPE", help="For example MINER_RESTART, or restart.")]
+TypeArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TYPE", help="For example MINER_RESTART, or restart.", autocompletion=completion.COMMAND_TYPES
+    ),
+]
 COLUMNS: Columns = {
     "id": identity("command_id"),
     "site": "site_id",
@@ -94,17 +107,10 @@ def create(
     ] = None,
     all_miners: Annotated[bool, typer.Option("--all-miners", help="Every miner of the site or zone.")] = False,
     zone_id: ZoneOption = None,
-    params: Annotated[
-        str | None,
-        typer.Option(
-            "--params",
-            metavar="JSON",
-            help="The parameters of the type: a JSON object, or @FILE, or - for stdin. Every user of the machine sees "
-            "a command line: use a file for a password.",
-        ),
-    ] = None,
+    params: ParamsOption = None,
     priority: Annotated[
-        int | None, typer.Option("--priority", metavar="N", help="0 is normal, higher is more urgent.")
+        int | None,
+        typer.Option("--priority", metavar="N", parser=whole_number, help="0 is normal, higher is more urgent."),
     ] = None,
     ttl_sec: Annotated[
         str | None, typer.Option("--ttl", metavar="TIME", help="How long it stays valid: 10m, 1h.")
@@ -152,7 +158,7 @@ def _confirm_many(
     if all_miners:
         count = call.client.miners.counts(site_id=site, zone_id=zone, status="active")["total"]["value"]
         place = f"site {site}" if zone is None else f"zone {zone} of site {site}"
-        call.confirm(f"This sends {command_type} to all miners of {place}: {count}.")
+        call.confirm(f"This sends {command_type} to all {count} miners of {place}.")
     elif len(targets or ()) > 1:
         call.confirm(f"This sends {command_type} to {len(targets or ())} miners of site {site}.")
     elif call.is_dry_run:

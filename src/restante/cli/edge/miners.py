@@ -72,7 +72,7 @@ def create(
 def update(
     call: Call,
     miner: MinerArgument,
-    name: Annotated[str | None, typer.Option("--name", help="Its new name.")] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Its new name.")] = None,
     site_id: SiteOption = None,
     zone_id: ZoneOption = None,
 ) -> Any:

@@ -126,7 +126,7 @@ def create(
         str | None, choice("--alg", ALGORITHMS, "The algorithm that signs its events. Default: from the settings.")
     ] = None,
     scope: Annotated[
-        str | None, typer.Option("--scope", help="The scopes it may request, separated by spaces.")
+        str | None, typer.Option("--scope", metavar="SCOPES", help="The scopes it may request, separated by spaces.")
     ] = None,
 ) -> Any:
     """Register a client. A secret is shown once."""
@@ -139,6 +139,7 @@ def create(
         "scope": scope,
     }
     given = {field: value for field, value in given.items() if value is not None}
+    _require_credential(token_endpoint_auth_method, given)
     method: Any = token_endpoint_auth_method
     made = call.client.clients.create(name=name, token_endpoint_auth_method=method, **given)
     _note_secret(call, made)
@@ -237,6 +238,13 @@ def audit(call: Call) -> Page:
 def _note_secret(call: Call, made: Any) -> None:
     if made.get("client_secret") is not None:
         call.note(f"Shown this once:\nclient_secret  {made['client_secret']}")
+
+
+def _require_credential(method: str, given: dict[str, Any]) -> None:
+    if method == "private_key_jwt" and not given.keys() & {"jwks", "jwks_uri"}:
+        raise typer.BadParameter("a client with private_key_jwt has keys: give --jwks, --jwks-uri or --public-key")
+    if method == "tls_client_auth" and "tls_client_auth_subject_dn" not in given:
+        raise typer.BadParameter("a client with tls_client_auth has a certificate: give --certificate or --subject-dn")
 
 
 def _subject(certificate: Path | None, subject: str | None) -> str | None:

@@ -13,7 +13,7 @@ from restante.cli.remote import completion, filters
 from restante.cli.remote.arguments import client_of, event_of
 from restante.cli.remote.noun import Call, Item, Noun, Page
 from restante.cli.remote.times import normalised
-from restante.cli.remote.values import json_object
+from restante.cli.remote.values import json_object, whole_number
 
 EVENT = Noun("Events for clients.")
 app = EVENT.app
@@ -30,7 +30,7 @@ JtiArgument = Annotated[
 ]
 JtisArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[JTI]...", help="The events' jtis.", autocompletion=completion.EVENTS),
+    typer.Argument(metavar="JTI", help="The events' jtis.", autocompletion=completion.EVENTS),
 ]
 AllOfOption = Annotated[
     str | None, typer.Option("--all-of", metavar="CLIENT_ID", help="All errored events of this client.")
@@ -86,7 +86,13 @@ def publish(
         str | None, typer.Option("--txn", metavar="ID", help="The transaction id, the same for related events.")
     ] = None,
     toe: Annotated[
-        int | None, typer.Option("--toe", metavar="SECONDS", help="The time of the event. Default: now.")
+        int | None,
+        typer.Option(
+            "--toe",
+            metavar="SECONDS",
+            parser=whole_number,
+            help="The time of the event, in seconds since 1970. Default: now.",
+        ),
     ] = None,
 ) -> None:
     """Publish an event. The server signs it, and the next poll delivers it."""

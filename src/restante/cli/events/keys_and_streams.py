@@ -83,7 +83,9 @@ def update(
         typer.Argument(metavar="STREAM", help="The stream's id, or its beginning.", autocompletion=completion.STREAMS),
     ],
     status: Annotated[str, choice("--status", ("enabled", "paused", "disabled"), "The new status.")],
-    reason: Annotated[str | None, typer.Option("--reason", help="The reason, which is sent to the receiver.")] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="The reason, which the receiver gets.")
+    ] = None,
 ) -> Any:
     """Enable, pause or disable a stream."""
     given: dict[str, Any] = {"status": status, **({} if reason is None else {"reason": reason})}

@@ -6,10 +6,21 @@ from typing import Annotated, Any
 import typer
 
 from restante.cli.output import Columns, joined, when
-from restante.cli.remote.arguments import DeviceArgument, DeviceOption, UserOption, path_of, user_id
+from restante.cli.remote import completion
+from restante.cli.remote.arguments import (
+    DeviceArgument,
+    DeviceOption,
+    UserOption,
+    account_id,
+    authority_id,
+    given,
+    path_of,
+    user_id,
+)
 from restante.cli.remote.noun import Call, Item, Noun, Page
 from restante.cli.remote.times import parse_duration
-from restante.cli.remote.values import choice, json_object, whole_number
+from restante.cli.remote.values import choice, whole_number
+from restante.core.errors import BadInput
 
 CERTIFICATE = Noun("Certificates of devices.")
 CA = Noun("Certificate authorities.")
@@ -19,12 +30,40 @@ ACCOUNT = Noun(
 certificate_app, ca_app, account_app = CERTIFICATE.app, CA.app, ACCOUNT.app
 
 IdArgument = Annotated[int, typer.Argument(metavar="ID", parser=whole_number, help="Its id.")]
-BodyArgument = Annotated[
-    str, typer.Argument(metavar="JSON", help="The fields as a JSON object, @FILE, or - for standard input.")
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Its name.")]
+AuthorityOption = Annotated[
+    str,
+    typer.Option(
+        "--ca", metavar="CA", help="The authority that issues: id or name.", autocompletion=completion.AUTHORITIES
+    ),
 ]
+AccountOption = Annotated[
+    str,
+    typer.Option(
+        "--account",
+        metavar="ACCOUNT",
+        help="The account that issues it: id or name.",
+        autocompletion=completion.ACCOUNTS,
+    ),
+]
+# The parts of a subject, of certificates and authorities.
+OrganizationOption = Annotated[
+    str | None, typer.Option("--organization", metavar="TEXT", help="The organization in its subject (O).")
+]
+UnitOption = Annotated[
+    str | None, typer.Option("--organizational-unit", metavar="TEXT", help="The department in its subject (OU).")
+]
+CountryOption = Annotated[
+    str | None, typer.Option("--country", metavar="CODE", help="The country in its subject (C): two letters.")
+]
+StateOption = Annotated[
+    str | None, typer.Option("--state", metavar="TEXT", help="The state or province in its subject (ST).")
+]
+LocalityOption = Annotated[str | None, typer.Option("--locality", metavar="TEXT", help="The town in its subject (L).")]
 PemOption = Annotated[Path, typer.Option("--certificate", metavar="FILE", help="The certificate in PEM.")]
 KeyOption = Annotated[Path, typer.Option("--key", metavar="FILE", help="The private key in PEM.")]
 WithinArgument = Annotated[str, typer.Argument(metavar="TIME", help="Ends within this long, or before this time.")]
+DAY_SECONDS = 86_400
 REASONS = (
     "unspecified",
     "key_compromise",
@@ -73,9 +112,35 @@ def show_certificate(call: Call, certificate: IdArgument, user: UserOption = Non
 
 
 @CERTIFICATE.does("create", "Certificate {id} is made.")
-def create_certificate(call: Call, body: BodyArgument, user: UserOption = None) -> Any:
-    """Make a certificate: domain_name, acct_id, sans and the parts of its subject."""
-    return call.client.certificates.create(user_id(call, user), **json_object(body, "JSON"))
+def create_certificate(
+    call: Call,
+    domain_name: Annotated[str, typer.Argument(metavar="DOMAIN", help="The name that it is for: shop.example.com.")],
+    acct_id: AccountOption,
+    sans: Annotated[
+        list[str] | None,
+        typer.Option("--san", metavar="NAME", help="Another name or address that it is for; repeatable."),
+    ] = None,
+    organization: OrganizationOption = None,
+    organizational_unit: UnitOption = None,
+    country: CountryOption = None,
+    state: StateOption = None,
+    locality: LocalityOption = None,
+    user: UserOption = None,
+) -> Any:
+    """Make a certificate for a name. `restante certificate renew` issues it."""
+    owner = user_id(call, user)
+    subject = given(
+        organization=organization,
+        organizational_unit=organizational_unit,
+        country=country,
+        state=state,
+        locality=locality,
+    )
+    made = call.client.certificates.create(
+        owner, domain_name=domain_name, acct_id=account_id(call, owner, acct_id), sans=sans or [], **subject
+    )
+    call.note(f"It is not issued yet: `restante certificate renew {made['id']} --user {owner}` issues it.")
+    return made
 
 
 @CERTIFICATE.does("import", "Certificate {id} is imported.")
@@ -88,7 +153,7 @@ def import_certificate(
     )
 
 
-@CERTIFICATE.does("renew", "Certificate {id} is issued again.")
+@CERTIFICATE.does("renew", "Certificate {id} is issued, valid until {not_after}.")
 def renew(
     call: Call,
     certificate: IdArgument,
@@ -98,9 +163,9 @@ def renew(
         typer.Option("--valid-for", metavar="TIME", help="How long it is valid: 90d. Default: its account's."),
     ] = None,
 ) -> Any:
-    """Issue a certificate again. The devices that have it get a signal."""
-    given = {} if validity_seconds is None else {"validity_seconds": parse_duration(validity_seconds, "--valid-for")}
-    return call.client.certificates.issue(user_id(call, user), certificate, **given)
+    """Issue a certificate, for the first time or again. The devices that have it get a signal."""
+    validity = None if validity_seconds is None else parse_duration(validity_seconds, "--valid-for")
+    return call.client.certificates.issue(user_id(call, user), certificate, **given(validity_seconds=validity))
 
 
 @CERTIFICATE.does("update", "Certificate {id} is changed.")
@@ -125,8 +190,7 @@ def delete_certificate(
 ) -> Any:
     """Revoke a certificate: devices lose it, and its authority's revocation list names it."""
     call.confirm(f"This revokes certificate {certificate}: devices that have it lose it. It cannot be undone.")
-    given: dict[str, Any] = {"reason": reason}
-    return call.client.certificates.delete(user_id(call, user), certificate, **given)
+    return call.client.certificates.delete(user_id(call, user), certificate, **given(reason=reason))
 
 
 @CERTIFICATE.does("assign", "Device {device_id} gets certificate {cert_id}.")
@@ -171,15 +235,74 @@ def show_authority(call: Call, ca: IdArgument, user: UserOption = None) -> Item:
 
 
 @CA.does("create", "Authority {id} is made.")
-def create_authority(call: Call, body: BodyArgument, user: UserOption = None) -> Any:
-    """Make an authority: name, algorithm, valid_days and the parts of its subject."""
-    return call.client.authorities.create(user_id(call, user), **json_object(body, "JSON"))
+def create_authority(
+    call: Call,
+    name: NameArgument,
+    algorithm: Annotated[str | None, choice("--algorithm", ("ECDSA", "RSA"), "Of its key. Default: ECDSA.")] = None,
+    curve_name: Annotated[
+        str | None, choice("--curve", ("P-256", "P-384", "P-521"), "Of an ECDSA key. Default: P-256.")
+    ] = None,
+    key_size: Annotated[
+        int | None,
+        typer.Option("--key-size", metavar="BITS", parser=whole_number, help="Of an RSA key. Default: 3072."),
+    ] = None,
+    valid_days: Annotated[
+        str | None, typer.Option("--valid-for", metavar="TIME", help="How long it is valid. Default: 3650d.")
+    ] = None,
+    common_name: Annotated[
+        str | None,
+        typer.Option("--common-name", metavar="TEXT", help="The common name in its subject (CN). Default: its name."),
+    ] = None,
+    organization: OrganizationOption = None,
+    organizational_unit: UnitOption = None,
+    country: CountryOption = None,
+    state: StateOption = None,
+    locality: LocalityOption = None,
+    max_path_length: Annotated[
+        int | None,
+        typer.Option(
+            "--path-length", metavar="N", parser=whole_number, help="How many authorities may follow it. Default: any."
+        ),
+    ] = None,
+    key_usage: Annotated[
+        str | None,
+        typer.Option(
+            "--key-usage",
+            metavar="NAMES",
+            help="The uses of its key, with commas. Default: digitalSignature,keyCertSign,cRLSign.",
+        ),
+    ] = None,
+    user: UserOption = None,
+) -> Any:
+    """Make an authority with a new key."""
+    fields = given(
+        algorithm=algorithm,
+        curve_name=curve_name,
+        key_size=key_size,
+        valid_days=None if valid_days is None else _whole_days(valid_days, "--valid-for"),
+        common_name=common_name,
+        organization=organization,
+        organizational_unit=organizational_unit,
+        country=country,
+        state=state,
+        locality=locality,
+        max_path_length=max_path_length,
+        key_usage=key_usage,
+    )
+    return call.client.authorities.create(user_id(call, user), name=name, **fields)
+
+
+def _whole_days(text: str, flag: str) -> int:
+    seconds = parse_duration(text, flag)
+    if seconds == 0 or seconds % DAY_SECONDS:
+        raise BadInput(flag, "whole days or weeks, such as 365d")
+    return seconds // DAY_SECONDS
 
 
 @CA.does("import", "Authority {id} is imported.")
 def import_authority(
     call: Call,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
+    name: NameArgument,
     ca_certificate_pem: PemOption,
     private_key_pem: KeyOption,
     user: UserOption = None,
@@ -232,9 +355,9 @@ def show_account(call: Call, account: IdArgument, user: UserOption = None) -> It
 @ACCOUNT.does("create", "Account {id} is made.")
 def create_account(
     call: Call,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
-    ca_id: Annotated[int, typer.Option("--ca", metavar="ID", parser=whole_number, help="The authority that issues.")],
-    email: Annotated[str, typer.Option("--email", help="Whom to contact.")],
+    name: NameArgument,
+    ca_id: AuthorityOption,
+    email: Annotated[str, typer.Option("--email", metavar="EMAIL", help="The address of the person to contact.")],
     user: UserOption = None,
     cert_valid_seconds: Annotated[
         str, typer.Option("--valid-for", metavar="TIME", help="How long certificates are valid.")
@@ -242,15 +365,16 @@ def create_account(
     leaf_key_algorithm: Annotated[str, choice("--algorithm", ("ECDSA", "RSA"), "The algorithm of keys.")] = "ECDSA",
 ) -> Any:
     """Make an issuing account of your own authority."""
+    owner = user_id(call, user)
     is_ec = leaf_key_algorithm == "ECDSA"
     keys: dict[str, Any] = {"leaf_ec_curve": "prime256v1"} if is_ec else {"leaf_rsa_bits": 2048}
     keys["leaf_key_algorithm"] = leaf_key_algorithm
     return call.client.accounts.create(
-        user_id(call, user),
+        owner,
         name=name,
         email=email,
         provider="self",
-        ca_id=ca_id,
+        ca_id=authority_id(call, owner, ca_id),
         cert_valid_seconds=parse_duration(cert_valid_seconds, "--valid-for"),
         **keys,
     )

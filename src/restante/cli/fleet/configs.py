@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from restante.cli.output import Columns, when
+from restante.cli.output import Column, Columns, when
 from restante.cli.remote.arguments import DeviceArgument, given, path_of
 from restante.cli.remote.noun import Call, Item, Noun, Page
+from restante.cli.remote.times import moment
 from restante.cli.remote.values import json_file, json_object, whole_number
 from restante.core.errors import BadInput
 
@@ -19,11 +20,23 @@ VersionOption = Annotated[
     int | None,
     typer.Option("--version", metavar="N", parser=whole_number, help="An older version. Default: the newest."),
 ]
-NoteOption = Annotated[str | None, typer.Option("--note", help="Why it is changed, for the history.")]
+NoteOption = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Why it is changed, for the history.")]
 ConfigArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The config as JSON; - for standard input.")]
 
 
-@CONFIG.shows()
+@CONFIG.shows(
+    {
+        "device": "user_device_id",
+        "version": "version",
+        "installs": "installs",
+        "hash": "installs_hash",
+        "after update": "after_update_script",
+        "note": "change_note",
+        # The newest config, and a version of the history.
+        "by": Column(lambda config: config.get("updated_by") or config.get("changed_by")),
+        "changed": Column(lambda config: moment(config.get("updated_at") or config["created_at"])),
+    }
+)
 def show_config(call: Call, device: DeviceArgument, version: VersionOption = None) -> Item:
     """Show the install config of a device."""
     path = path_of(call, device)

@@ -114,7 +114,7 @@ def create(
     dev_pk: Annotated[
         Path, typer.Option("--public-key", metavar="FILE", help="Its X25519 public key: base64 of 32 bytes, or PEM.")
     ],
-    name: Annotated[str | None, typer.Option("--name", help="Its name.")] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Its name.")] = None,
     platform: Annotated[str | None, typer.Option("--platform", metavar="NAME", help="Its platform.")] = None,
     model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="Its model.")] = None,
     app_version: Annotated[str | None, typer.Option("--app-version", metavar="TEXT", help="Its program.")] = None,

@@ -57,9 +57,7 @@ def show(call: Call, row: RowArgument, source: SourceOption = None) -> Item:
 @OUTBOX.does("retry", "{retried} of the rows will be tried again.")
 def retry(
     call: Call,
-    rows: Annotated[
-        list[int] | None, typer.Argument(metavar="[ID]...", parser=whole_number, help="The rows' ids.")
-    ] = None,
+    rows: Annotated[list[int] | None, typer.Argument(metavar="ID", parser=whole_number, help="The rows' ids.")] = None,
     all_failed: Annotated[bool, typer.Option("--all", help="Every FAILED row.")] = False,
     source: SourceOption = None,
 ) -> Any:

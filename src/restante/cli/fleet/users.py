@@ -61,7 +61,13 @@ def create(
     return call.client.people.create(email=email, password=new_password(password_stdin), grants=given)
 
 
-@USER.does("invite", "Code of the invitation, shown this once, valid until {expires_at}:\n{code}")
+INVITED = (
+    "The person enters this code at /console/invitation of the server. It is shown this once, and valid until "
+    "{expires_at}:\n{code}"
+)
+
+
+@USER.does("invite", INVITED)
 def invite(call: Call, user: EmailArgument) -> Any:
     """Let a person choose a new password: they enter the code at /console/invitation of the server."""
     return call.client.people.invite(user_id(call, user))

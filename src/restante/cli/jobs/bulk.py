@@ -28,7 +28,7 @@ CommandParamsOption = Annotated[
     typer.Option("--params", metavar="JSON", help="The parameters of the type: a JSON object, @FILE, or -."),
 ]
 PriorityOption = Annotated[
-    int | None, typer.Option("--priority", metavar="N", help="0 is normal, higher is more urgent.")
+    int | None, typer.Option("--priority", metavar="N", parser=whole_number, help="0 is normal, higher is more urgent.")
 ]
 
 

@@ -251,7 +251,7 @@ def _thresholds(success: int | None, error: int | None, min_time: str | None, ma
 def update(
     call: Call,
     rollout: RolloutArgument,
-    name: Annotated[str | None, typer.Option("--name", help="A new name.")] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="A new name.")] = None,
     success_percent: SuccessOption = None,
     error_percent: ErrorsOption = None,
     min_wave_seconds: MinTimeOption = None,

@@ -8,6 +8,7 @@ from restante_client.errors import BadRequest, Forbidden, NotFound
 
 from restante.cli.remote import completion
 from restante.cli.remote.noun import Call, Item
+from restante.cli.remote.people import user_id_of
 from restante.cli.remote.values import choice, is_number, whole_number
 from restante.core.errors import BadInput
 from restante.core.errors import NotFound as Missing
@@ -55,7 +56,16 @@ UserOption = Annotated[
         "--user", metavar="USER", help="The user: id or e-mail. Default: you.", autocompletion=completion.PEOPLE
     ),
 ]
-ReasonOption = Annotated[str | None, typer.Option("--reason", help="The reason, for the audit trail.")]
+ParamsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--params",
+        metavar="JSON",
+        help="The parameters of the type: a JSON object, or @FILE, or - for stdin. Every user of the machine sees "
+        "a command line: use a file for a password.",
+    ),
+]
+ReasonOption = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="The reason, for the audit trail.")]
 RoleOption = Annotated[str | None, choice("--role", Role.__members__, "Its role, for everything.")]
 GrantOption = Annotated[
     list[str] | None,
@@ -112,6 +122,14 @@ def device_id(call: Call, device: str) -> int:
     return by_id_or_name(device, "device", lambda: call.client.devices.list(name=device))
 
 
+def authority_id(call: Call, owner: int, ca: str) -> int:
+    return by_id_or_name(ca, "authority", lambda: call.client.authorities.list(owner))
+
+
+def account_id(call: Call, owner: int, account: str) -> int:
+    return by_id_or_name(account, "account", lambda: call.client.accounts.list(owner))
+
+
 def rule_id(call: Call, rule: str) -> int:
     return by_id_or_name(rule, "rule", lambda: call.client.rules.list())
 
@@ -129,25 +147,7 @@ def by_id_or_name(text: str, noun: str, named: Callable[[], Iterable[Any]], name
 
 
 def user_id(call: Call, user: str | None) -> int:
-    """The id of a person who is named by id or e-mail; without one, of the person who is signed in."""
-    if user is None:
-        own = who_am_i(call).get("user_id")
-        if own is None:
-            raise BadInput("--user", "a user's id or e-mail, because you are not signed in as a person")
-        return int(own)
-    if is_number(user):
-        return int(user)
-    found = [item["id"] for item in call.client.people.list() if item["email"] == user.strip().lower()]
-    if not found:
-        raise Missing(f"there is no user {user}")
-    return int(found[0])
-
-
-def who_am_i(call: Call) -> Item:
-    """The caller as the server sees it: kind, name, role and user id."""
-    status: Item = call.client.request("GET", "/auth/status")["data"]
-    caller: Item = status.get("caller") or {}
-    return caller
+    return user_id_of(call.client, user)
 
 
 def path_of(call: Call, device: str) -> tuple[int, int]:

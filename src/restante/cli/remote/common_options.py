@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from restante.cli.remote.values import choice
+from restante.cli.remote.values import choice, whole_number
 
 Options = dict[str, tuple[Any, Any]]
 
@@ -24,7 +24,7 @@ DataOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 UtcOption = Annotated[bool, typer.Option("--utc", help="Print times in UTC instead of how long ago.")]
-LimitOption = Annotated[int, typer.Option("--limit", metavar="N", help="The most items to list.")]
+LimitOption = Annotated[int, typer.Option("--limit", metavar="N", parser=whole_number, help="The most items to list.")]
 AfterOption = Annotated[str | None, typer.Option("--after", metavar="ID", help="Where the previous page ended.")]
 CountOption = Annotated[bool, typer.Option("--count", help="Print how many there are, not which.")]
 WatchOption = Annotated[bool, typer.Option("--watch", help="Print again every two seconds, until Ctrl-C.")]

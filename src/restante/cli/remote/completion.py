@@ -10,8 +10,9 @@ import typer
 from restante_client import BlockingOperatorClient
 from restante_client.errors import RestanteError
 
+from restante.cli.remote.people import user_id_of
 from restante.cli.remote.target import Target
-from restante.core.errors import BadInput
+from restante.core.errors import BadInput, NotFound
 
 COMPLETED_MAX = 100
 _SPECIAL = re.compile(r"[^\w@%+=:,./-]")
@@ -28,7 +29,7 @@ def completed(read: Reader) -> Callable[[Any, str], list[tuple[str, str]]]:
             with Target(values.get("server"), values.get("profile"), values.get("data")).connect() as client:
                 matching = (pair for pair in read(client, incomplete) if pair[0].startswith(incomplete))
                 return [(_escaped(value), text) for value, text in islice(matching, COMPLETED_MAX)]
-        except (RestanteError, OSError, BadInput):
+        except (RestanteError, OSError, BadInput, NotFound):
             return []
 
     return complete
@@ -75,6 +76,25 @@ def ids_or_names(noun: str, name_field: str) -> Callable[[Any, str], list[tuple[
     return completed(read)
 
 
+def ids_of_user(noun: str) -> Callable[[Any, str], list[tuple[str, str]]]:
+    """Completion with the ids of a noun of the user whom `--user` names, or who is signed in."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+        def read(client: BlockingOperatorClient, _: str) -> Iterable[tuple[str, str]]:
+            items = getattr(client, noun).list(user_id_of(client, ctx.params.get("user")))
+            return ((str(item["id"]), str(item["name"])) for item in items)
+
+        return completed(read)(ctx, incomplete)
+
+    return complete
+
+
+def _command_types(_ctx: typer.Context, incomplete: str) -> list[str]:
+    from restante.commands.lifecycle.command_types import COMMAND_TYPES
+
+    return [name for name in COMMAND_TYPES if name.startswith(incomplete.upper())]
+
+
 def _devices(client: BlockingOperatorClient, incomplete: str) -> Iterable[tuple[str, str]]:
     """A fleet can be large: the server finds names that begin with what is typed."""
     if incomplete and not incomplete.isdecimal():
@@ -89,6 +109,9 @@ MINERS = ids_or_names("miners", "name")
 COLLECTORS = ids_or_names("collectors", "device_name")
 RULES = ids_or_names("rules", "name")
 GROUPS = ids_or_names("groups", "name")
+COMMAND_TYPES = _command_types
+AUTHORITIES = ids_of_user("authorities")
+ACCOUNTS = ids_of_user("accounts")
 COMMANDS = ids("commands", "command_id", "command_type")
 JOBS = ids("jobs", "job_id", "action")
 ROLLOUTS = ids("rollouts", "rollout_id", "name")

@@ -4,13 +4,15 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from restante_client.errors import Forbidden, NotFound, ResponseError, RestanteError, Unauthorized, Unreachable
 
 from restante import __version__
 
 _FIELD = re.compile(r"([a-z_]+)((?:\[\d+\])?(?:\.[a-z_]+)?)(: )")
-
+# A name with an underscore is that of a field, not a word.
+_FIELD_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 
 # What a server says about a path that it does not have.
 NO_ROUTE = "there is nothing at this path"
@@ -65,8 +67,12 @@ def with_flags(message: str, flags: Mapping[str, str]) -> str:
     rest = message[matched.end() :]
     for field, below in ((matched[1] + matched[2], ""), (matched[1], matched[2])):
         if field in flags:
-            return f"{flags[field]}{below}{matched[3]}{rest}"
+            return f"{flags[field]}{below}{matched[3]}{_FIELD_NAME.sub(partial(_flag_in_text, flags), rest)}"
     return message
+
+
+def _flag_in_text(flags: Mapping[str, str], matched: re.Match[str]) -> str:
+    return flags.get(matched[0], matched[0])
 
 
 def flag_of(parameter: inspect.Parameter) -> str:

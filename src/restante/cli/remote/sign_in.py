@@ -12,8 +12,8 @@ from restante_client.operator.client import SignInCode
 
 from restante.cli.output import Columns, print_list, print_one, print_result, when
 from restante.cli.remote import profiles
-from restante.cli.remote.arguments import who_am_i
 from restante.cli.remote.noun import Call, Item, Noun, remote_command
+from restante.cli.remote.people import who_am_i
 from restante.cli.remote.profiles import Profile
 from restante.cli.remote.refusals import translated
 from restante.cli.remote.target import LocalClient, client_of
@@ -43,8 +43,8 @@ def login(
     url = url.rstrip("/")
     is_key = api_key_file is not None or with_api_key
     made = Profile(url=url, token=_api_key(api_key_file)) if is_key else _sign_in(url)
-    with client_of(url, made.token) as client, translated({}):
-        caller = who_am_i(Call(client))
+    with client_of(url, made.token, "URL") as client, translated({}):
+        caller = who_am_i(client)
     if not caller:
         raise RestanteError(f"{url} does not accept this credential")
     name = profile or urlsplit(url).netloc
@@ -57,7 +57,7 @@ def login(
 
 
 def _sign_in(url: str) -> Profile:
-    with client_of(url, None) as client, translated({}):
+    with client_of(url, None, "URL") as client, translated({}):
         signed_in = client.sign_in(_show)
     return Profile(url=url, token=signed_in["access_token"], expires_at=int(time.time()) + int(signed_in["expires_in"]))
 
@@ -103,7 +103,7 @@ def _whoami(call: Call) -> Item:
     """Show the server that commands use, and as whom."""
     client = call.client
     server = str(client.data.socket_path) if isinstance(client, LocalClient) else client.client.url
-    return {"server": server, **who_am_i(call)}
+    return {"server": server, **who_am_i(call.client)}
 
 
 whoami = remote_command(_whoami, lambda call, item: print_one(item, None, as_json=call.is_json, is_utc=True), {})

@@ -69,11 +69,12 @@ class Target:
         return {"--server": self.server, "--profile": self.profile, "--data": self.data}
 
 
-def client_of(url: str, token: str | None) -> BlockingOperatorClient:
+def client_of(url: str, token: str | None, name: str = "--server") -> BlockingOperatorClient:
+    """A client of the server at this URL; `name` is how the person has given it."""
     try:
         return BlockingOperatorClient(url, token)
     except ValueError:
-        raise BadInput("--server", f"http://… or https://…, not {url!r}") from None
+        raise BadInput(name, f"http://… or https://…, not {url!r}") from None
 
 
 def _over_http(url: str, environ: Mapping[str, str]) -> BlockingOperatorClient:

@@ -12,6 +12,7 @@ from restante.core.errors import BadInput
 from restante.core.iso_time import iso_precise
 
 MILLISECONDS_FROM = 10**11
+SECONDS_DIGITS_MAX = 12
 _DURATION = re.compile(r"(\d{1,9})\s*(s|m|h|d|w)")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _STEPS = ((86_400 * 2, 86_400, "d"), (3600 * 2, 3600, "h"), (120, 60, "min"), (0, 1, "s"))
@@ -89,8 +90,11 @@ def _field(name: str, value: Any) -> Any:
 def parse_duration(text: str, flag: str) -> int:
     """A length of time in seconds: `3600`, `90s`, `15m`, `1h`, `7d`, `2w`."""
     matched = _DURATION.fullmatch(text.strip())
-    if matched:
-        return int(timedelta(**{_UNITS[matched[2]]: int(matched[1])}).total_seconds())
-    if not text.isascii() or not text.isdecimal() or len(text) > 12:
-        raise BadInput(flag, "a number of seconds, or a length of time such as 15m, 1h or 7d")
-    return int(text)
+    try:
+        if matched:
+            return int(timedelta(**{_UNITS[matched[2]]: int(matched[1])}).total_seconds())
+        if text.isascii() and text.isdecimal() and len(text) <= SECONDS_DIGITS_MAX:
+            return int(text)
+    except OverflowError:
+        pass
+    raise BadInput(flag, "a number of seconds, or a length of time such as 15m, 1h or 7d")

@@ -1,5 +1,6 @@
 """Values of options: how they are read, and what the help and the completion show of them."""
 
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,17 @@ def whole_number(text: str | int) -> int:
     if not is_number(text):
         raise typer.BadParameter(f"{text!r} is not a whole number")
     return int(text)
+
+
+def number(text: str | float) -> float:
+    """Read a number with or without decimals."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise typer.BadParameter(f"{text!r} is not a number")
+    return found
 
 
 def one_of(*names: str) -> Callable[[str], str]:
@@ -72,4 +84,9 @@ def json_object(text: str, field: str) -> dict[str, Any]:
 
 def json_file(path: Path, field: str) -> dict[str, Any]:
     """The JSON object in a file; `-` is standard input."""
-    return json_object("-" if str(path) == "-" else f"@{path}", field)
+    is_stdin = str(path) == "-"
+    text = typer.get_text_stream("stdin").read() if is_stdin else path.read_text("utf-8")
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise BadInput(field, f"a JSON object in {'standard input' if is_stdin else path} ({error})") from None

@@ -17,9 +17,13 @@ ListenOption = Annotated[
 
 def demo(
     listen: ListenOption = "127.0.0.1:0",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Other names and another course.")] = 1,
-    devices: Annotated[int, typer.Option("--devices", min=32, max=2000, help="Number of simulated devices.")] = 200,
-    miners: Annotated[int, typer.Option("--miners", min=6, max=300, help="Number of simulated miners.")] = 60,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Other names and another course.")] = 1,
+    devices: Annotated[
+        int, typer.Option("--devices", metavar="N", min=32, max=2000, help="Number of simulated devices.")
+    ] = 200,
+    miners: Annotated[
+        int, typer.Option("--miners", metavar="N", min=6, max=300, help="Number of simulated miners.")
+    ] = 60,
     folder: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="Use this empty folder, and keep it.")
     ] = None,

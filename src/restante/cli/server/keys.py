@@ -68,12 +68,19 @@ def rotate(
 @app.command("reseal")
 def reseal(
     wait: Annotated[
-        int, typer.Option("--wait", min=0, max=3600, help="How many seconds to wait for servers to know the new key.")
+        int,
+        typer.Option(
+            "--wait", metavar="SECONDS", min=0, max=3600, help="How long to wait for servers to know the new key."
+        ),
     ] = 60,
     settle: Annotated[
         int,
         typer.Option(
-            "--settle", min=0, max=3600, help="How many seconds to wait for work that began before, then verify again."
+            "--settle",
+            metavar="SECONDS",
+            min=0,
+            max=3600,
+            help="How long to wait for work that began before, then verify again.",
         ),
     ] = 30,
     data: DataOption = None,

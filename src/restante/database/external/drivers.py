@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -146,11 +147,23 @@ def _release_mysql(conn: Any, mode: TransactionMode) -> None:
         conn.cursor().execute("SELECT RELEASE_LOCK(CONCAT(LEFT(DATABASE(), 30), ' ', %s))", (_LOCK_NAME,))
 
 
+def sqlite_path(url: str) -> Path:
+    """The absolute path of the file. InvalidUrl if the URL has a host, or names no file."""
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if parts.netloc or parts.fragment or path == "" or path.endswith("/"):
+        raise InvalidUrl("a SQLite URL names a file: expected sqlite:///absolute/path or sqlite:relative/path")
+    # Other programs write an absolute path with a fourth slash.
+    return Path("/" + path.lstrip("/") if path.startswith("/") else path).absolute()
+
+
 def _connect_sqlite(url: str) -> Any:
     options_of(url, SQLITE_OPTIONS)
-    path = unquote(urlsplit(url).path)
+    path = sqlite_path(url)
+    if not path.is_file():
+        raise DatabaseUnavailable(f"there is no file {path}")
     conn = sqlite3.connect(
-        f"file:{path}?mode=rw", uri=True, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False
+        f"{path.as_uri()}?mode=rw", uri=True, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False
     )
     conn.row_factory = sqlite3.Row
     return conn

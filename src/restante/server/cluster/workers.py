@@ -8,7 +8,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 
 
 def serve_workers(
-    settings: Settings, sock: socket.socket, opened: Callable[[Settings], AbstractContextManager["Node"]]
+    settings: Settings,
+    sock: socket.socket,
+    opened: Callable[[Settings], AbstractContextManager["Node"]],
+    when_listening: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run the workers until a stop signal, and return the exit code."""
+    """Run the workers until a stop signal, and return the exit code.
+
+    `when_listening` is called in the first worker that serves, and never again.
+    """
     sock.listen(lifecycle.BACKLOG)
     folder = Path(tempfile.mkdtemp(prefix="restante-workers-"))
 
@@ -36,7 +42,13 @@ def serve_workers(
             except StoppedWhileWaiting:
                 return
             node.metrics.worker_metrics = WorkerMetrics(WorkerAddress(folder, number, settings.workers))
-            lifecycle.serve(node, sock, has_local_socket=number == 1)
+            lifecycle.serve(node, sock, report_once, has_local_socket=number == 1)
+
+    def report_once() -> None:
+        # Workers share no memory: the one that creates the file reports.
+        with suppress(FileExistsError):
+            (folder / "listening").touch(exist_ok=False)
+            when_listening()
 
     try:
         return Supervisor(settings.workers, work, settings.shutdown_seconds).run()

@@ -10,7 +10,14 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from restante.database.external.drivers import MYSQL_OPTIONS, POSTGRES_OPTIONS, SQLITE_OPTIONS, InvalidUrl, options_of
+from restante.database.external.drivers import (
+    MYSQL_OPTIONS,
+    POSTGRES_OPTIONS,
+    SQLITE_OPTIONS,
+    InvalidUrl,
+    options_of,
+    sqlite_path,
+)
 from restante.database.external.external_database import ExternalAddress
 from restante.delivery.outbox.outbox import OWN_SOURCE
 from restante.delivery.redis.redis_address import RedisAddress, parse_redis_url
@@ -68,7 +75,7 @@ class ExternalAddresses(tuple[ExternalAddress, ...]):
 
 @dataclass(frozen=True, slots=True)
 class OutboxUrls:
-    expected: str = "URLs of databases: postgresql://…, mysql://… or sqlite:///path"
+    expected: str = "URLs of databases: postgresql://…, mysql://…, sqlite:///absolute/path or sqlite:relative/path"
     has_secret: bool = True
     is_repeatable: bool = True
 
@@ -112,7 +119,8 @@ def _external_address(text: str) -> ExternalAddress:
         engine, port, known_options = _SCHEMES[url.scheme]
         options = options_of(text, known_options)
         host = options.get("host") or options.get("unix_socket") or url.hostname
-        name = dict(parse_qsl(url.query)).get("name") or _default_name(url.scheme, host, url.port or port, url.path)
+        database = str(sqlite_path(text)) if engine == "sqlite" else unquote(url.path)
+        name = dict(parse_qsl(url.query)).get("name") or _default_name(url.scheme, host, url.port or port, database)
     except KeyError:
         schemes = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
         raise InvalidValue(f"one of them does not begin with one of {schemes}") from None
@@ -120,15 +128,15 @@ def _external_address(text: str) -> ExternalAddress:
         raise InvalidValue(str(error)) from None
     except ValueError:
         raise InvalidValue("one of them is not a URL") from None
-    if len(url.path) < 2 or url.path.endswith("/") or url.fragment:
+    if len(database) < 2 or database.endswith("/") or url.fragment:
         raise InvalidValue("one of them names no database: expected it after the host, as in mysql://user@host/shop")
     if "name=" in url.query and (not _NAME.fullmatch(name) or name == OWN_SOURCE):
         raise InvalidValue(f"name: expected letters, digits, dots and dashes, at most 64, and not {OWN_SOURCE}")
     return ExternalAddress(name, engine, text)
 
 
-def _default_name(scheme: str, host: str | None, port: int, path: str) -> str:
+def _default_name(scheme: str, host: str | None, port: int, database: str) -> str:
     if scheme == "sqlite":
-        return f"sqlite://{unquote(path)}"
+        return f"sqlite://{database}"
     shown = f"[{host}]" if host and ":" in host else host or "localhost"
-    return f"{scheme}://{shown}:{port}{unquote(path)}"
+    return f"{scheme}://{shown}:{port}{database}"

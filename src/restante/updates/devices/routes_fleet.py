@@ -195,9 +195,10 @@ class FleetRoutes:
     async def row(self, request: ApiRequest) -> OutboxRow:
         source = self._source(request)
         users = request.allowed.as_json()
-        row = await source.database.read(outbox.get_row, request.path_id("row_id"), source.name, users)
+        row_id = request.path_id("row_id")
+        row = await source.database.read(outbox.get_row, row_id, source.name, users)
         if row is None:
-            raise NotFound()
+            raise NotFound(f"there is no outbox row {row_id}")
         return row
 
     async def retry(self, request: ApiRequest) -> RetryResult:
