@@ -16,7 +16,7 @@ from bench.instructions.rounds import Rounds
 from bench.trees import DEVICE_CODE, EDGE_CODE, IDLE_POLLS, SITES, NotInTree, PollPath, Tree
 
 CONNECTIONS = 64
-WINDOWS = 15
+WINDOWS = 24
 WARM_UP = 3
 # Rounds and recipients of a window.
 POLL_ROUNDS = 10

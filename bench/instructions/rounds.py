@@ -21,7 +21,6 @@ class Rounds:
     def __init__(self, pid: int, port: int, connections: int, *, new_connections: bool = False) -> None:
         self._pid = pid
         self._port = port
-        self.size = connections
         self._new_connections = new_connections
         self._open = [] if new_connections else [self._connect() for _ in range(connections)]
 
@@ -29,9 +28,7 @@ class Rounds:
         """Send a request on each connection; returns the bodies of the responses, which all must be 2xx."""
         os.kill(self._pid, signal.SIGSTOP)
         try:
-            # Not before all of its threads have stopped.
-            while process_stat(self._pid)[0] != "T":
-                pass
+            self._wait_until_stopped()
             if self._new_connections:
                 self._open = [self._connect() for _ in requests]
             for connection, request in zip(self._open, requests, strict=True):
@@ -46,6 +43,11 @@ class Rounds:
     def close(self) -> None:
         for connection in self._open:
             connection.close()
+
+    def _wait_until_stopped(self) -> None:
+        while (state := process_stat(self._pid)[0]) != "T":
+            if state == "Z":
+                raise RuntimeError("the server has ended")
 
     def _connect(self) -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", self._port), timeout=60)
