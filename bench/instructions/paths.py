@@ -27,15 +27,17 @@ _RUNS = WARM_UP + 1 + WINDOWS
 
 
 class Subject(NamedTuple):
-    """A process that is warm, and work of so many requests for it."""
+    """A process to count, and work of so many requests for it."""
 
     process: CountedProcess
     work: Callable[[], object]
     requests: int
+    after_warm_up: Callable[[], object] = lambda: None
 
     def measure(self) -> Count:
         for _ in range(WARM_UP):
             self.work()
+        self.after_warm_up()
         return self.process.count(self.work, self.requests, WINDOWS)
 
 
@@ -68,11 +70,11 @@ def _polls(
         for _ in range(rounds_a_window):
             rounds.send([_poll_request(poll, token, next(numbers)) for token in islice(tokens, CONNECTIONS)])
 
-    return Subject(process, work, CONNECTIONS * rounds_a_window)
+    return Subject(process, work, CONNECTIONS * rounds_a_window, rounds.reopen)
 
 
 def _poll_request(poll: PollPath, token: str, number: int) -> bytes:
-    """The same requests as those of the scripts for wrk."""
+    """A request with the same headers and body as those of the scripts for wrk."""
     closing = "Connection: close\r\n" if poll.new_connections else ""
     head = f"Host: localhost\r\nAuthorization: Bearer {token}\r\nUser-Agent: bench\r\nAccept: */*\r\n{closing}"
     if poll.script == "idle_poll.lua":
@@ -96,7 +98,7 @@ def _command_pairs(tree: Tree, opened: ExitStack) -> Subject:
             leased = rounds.send(polls)
             rounds.send([_ack_request(head, body) for head, body in zip(heads, leased, strict=True)])
 
-    return Subject(process, work, SITES * PAIR_ROUNDS)
+    return Subject(process, work, SITES * PAIR_ROUNDS, rounds.reopen)
 
 
 def _ack_request(head: bytes, leased: bytes) -> bytes:

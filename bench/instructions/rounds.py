@@ -21,8 +21,10 @@ class Rounds:
     def __init__(self, pid: int, port: int, connections: int, *, new_connections: bool = False) -> None:
         self._pid = pid
         self._port = port
+        self._connections = connections
         self._new_connections = new_connections
-        self._open = [] if new_connections else [self._connect() for _ in range(connections)]
+        self._open: list[socket.socket] = []
+        self.reopen()
 
     def send(self, requests: Sequence[bytes]) -> list[bytes]:
         """Send a request on each connection; returns the bodies of the responses, which all must be 2xx."""
@@ -39,6 +41,12 @@ class Rounds:
         if self._new_connections:
             self.close()
         return responses
+
+    def reopen(self) -> None:
+        """Open the connections again. A connection whose first request had an unknown token is slower for good."""
+        self.close()
+        if not self._new_connections:
+            self._open = [self._connect() for _ in range(self._connections)]
 
     def close(self) -> None:
         for connection in self._open:
