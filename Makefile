@@ -6,6 +6,7 @@
 # make mutants plant known bugs in a copy of the source, one at a time, and check that the tests find each: ten minutes
 # make attacks send 24,000 mutated requests to both HTTP protocols and compare the responses: two minutes
 # make bench-compare REV=main  compare the speed of the hot paths with another commit, interleaved: five minutes
+# make bench-instructions REV=main  compare the instructions of a request with another commit, by valgrind: ten minutes
 # make screenshots make the pictures of README and docs; with CHECK=1 twice, and compare them: one to three minutes
 # make check  quick checks: format, lint, types, import contracts, fast tests
 PYTHON ?= python3
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 DATA ?= data
 LISTEN ?= 127.0.0.1:8080
 
-.PHONY: run demo screenshots test faults mutants attacks explore check install install-test lock bench bench-compare format clean
+.PHONY: run demo screenshots test faults mutants attacks explore check install install-test lock bench bench-compare bench-instructions format clean
 
 run: install
 	@$(BIN)/restante serve --data $(DATA) --listen $(LISTEN)
@@ -97,6 +98,11 @@ bench: install-test
 # make bench-compare REV=main [NAMES="idle-poll command-pairs"]: this tree and another commit in turn, on the hot paths
 bench-compare: install-test
 	$(BIN)/python -m bench.compare $(REV) $(NAMES)
+
+# make bench-instructions REV=main [NAMES="idle-poll command-pairs"]: the instructions of a request, in both trees
+bench-instructions: install-test
+	scripts/install-services valgrind
+	$(BIN)/python -m bench.instructions $(REV) $(NAMES)
 
 clean:
 	rm -rf $(VENV) client/.venvs build src/*.egg-info client/src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

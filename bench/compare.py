@@ -10,12 +10,9 @@ time of a request, which hardly depends on what else runs, or the rate.
 import asyncio
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import uvloop
@@ -23,19 +20,23 @@ import uvloop
 from bench.commands import commands
 from bench.tools.fleet import Fleet
 from bench.tools.load import load
-from bench.tools.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned, scheduled_seconds, serve_command
+from bench.tools.processes import CLIENT_CORE, scheduled_seconds
+from bench.trees import (
+    DEVICE_CODE,
+    DEVICES,
+    EDGE_CODE,
+    IDLE_POLLS,
+    SITES,
+    NotInTree,
+    PollPath,
+    Tree,
+    parse_arguments,
+    two_trees,
+)
 
-HERE = Path(__file__).parent.parent
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 SECONDS = 3
-DEVICES = 10_000
-SITES = 64
 PAIRS_A_ROUND = 4_000
-NO_LIMITS = (
-    *("--poll-rate-per-second", "100000", "--poll-burst", "1000000"),
-    *("--events-poll-rate-per-second", "100000", "--events-poll-burst", "1000000"),
-    *("--command-rate-limits", "default=1000000/60", "--log-level", "error"),
-)
 
 
 class Figure(NamedTuple):
@@ -43,69 +44,20 @@ class Figure(NamedTuple):
     per_second: float
 
 
-class Tree(NamedTuple):
-    """The code of a commit, and a folder for its data."""
-
-    name: str
-    path: Path
-    folder: Path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {"PYTHONPATH": f"{self.path / 'src'}:{self.path}", "ENABLE_COMMAND_SIGNATURE": "true"}
-
-    @property
-    def data_package(self) -> str:
-        """The package that prepares data. Older commits have its modules in `bench` itself."""
-        return "bench.data" if (self.path / "bench" / "data").exists() else "bench"
-
-    def prepare(self, code: str) -> tuple[Path, Path]:
-        """Prepare a data folder with the code of this tree, which prints tokens; returns folder and token file."""
-        data, tokens = (self.folder / f"{len(list(self.folder.iterdir()))}-{kind}" for kind in ("data", "tokens"))
-        modules = f"from {self.data_package} import device_data, edge_data, event_data"
-        script = f"import asyncio\nfrom pathlib import Path\n{modules}\npath = Path({str(data)!r})\n{code}"
-        done = subprocess.run(
-            [sys.executable, "-c", script], env={**os.environ, **self.environment}, cwd=self.path, capture_output=True
-        )
-        if done.returncode:
-            sys.exit(f"{self.name} cannot prepare its data:\n{done.stderr.decode()}")
-        tokens.write_bytes(done.stdout)
-        return data, tokens
-
-    @contextmanager
-    def serving(self, data: Path) -> Iterator[tuple[int, int]]:
-        """Serve the data folder; yields process id and port."""
-        port = free_port()
-        command = serve_command(data, port, *NO_LIMITS)
-        with pinned(SERVER_CORE, command, port, self.environment, self.folder / "log") as pid:
-            yield pid, port
-
-
 # Makes the measurement of one round, after preparing the tree for all of them.
 Probe = Callable[[Tree, ExitStack], Callable[[], Figure]]
 
-_DEVICE_CODE = f"""
-data = device_data.prepare(path, {DEVICES})
-print("\\n".join(asyncio.run(device_data.mint(data, range(1, {DEVICES} + 1)))))
-"""
-_EDGE_CODE = """
-print("\\n".join(edge_data.prepare(path, {sites}, {commands}).tokens))
-"""
-_EVENT_CODE = """
-print("\\n".join(event_data.prepare(path, 1000, 0).tokens))
-"""
 
-
-def _polls(code: str, path: str, script: str = "idle_poll.lua", *, new_connections: bool = False) -> Probe:
+def _polls(poll: PollPath) -> Probe:
     def prepare(tree: Tree, opened: ExitStack) -> Callable[[], Figure]:
-        data, tokens = tree.prepare(code)
+        data, tokens = tree.prepare(poll.code)
         pid, port = opened.enter_context(tree.serving(data))
         # Every token becomes known.
-        load(port, tokens, 3, path, script)
+        load(port, tokens, 3, poll.path, poll.script)
 
         def measure() -> Figure:
             before = scheduled_seconds(pid)
-            sent = load(port, tokens, SECONDS, path, script, new_connections=new_connections)
+            sent = load(port, tokens, SECONDS, poll.path, poll.script, new_connections=poll.new_connections)
             return Figure((scheduled_seconds(pid) - before) / sent.requests * 1e6, sent.per_second)
 
         return measure
@@ -114,7 +66,7 @@ def _polls(code: str, path: str, script: str = "idle_poll.lua", *, new_connectio
 
 
 def _first_polls(tree: Tree, _opened: ExitStack) -> Callable[[], Figure]:
-    data, tokens = tree.prepare(_DEVICE_CODE)
+    data, tokens = tree.prepare(DEVICE_CODE)
 
     def measure() -> Figure:
         with tree.serving(data) as (pid, port):
@@ -127,7 +79,7 @@ def _first_polls(tree: Tree, _opened: ExitStack) -> Callable[[], Figure]:
 
 
 def _command_pairs(tree: Tree, opened: ExitStack) -> Callable[[], Figure]:
-    data, tokens = tree.prepare(_EDGE_CODE.format(sites=SITES, commands=(ROUNDS + 1) * PAIRS_A_ROUND // SITES + 100))
+    data, tokens = tree.prepare(EDGE_CODE.format(sites=SITES, commands=(ROUNDS + 1) * PAIRS_A_ROUND // SITES + 100))
     pid, port = opened.enter_context(tree.serving(data))
     collectors = tokens.read_text().split()
 
@@ -148,12 +100,8 @@ def _on_client_core(work: Callable[[], object]) -> float:
         os.sched_setaffinity(0, {0, 1})
 
 
-_UPDATES = "/apiv1/devices/self/updates"
 PROBES: dict[str, Probe] = {
-    "idle-poll": _polls(_DEVICE_CODE, _UPDATES),
-    "idle-poll-new-connections": _polls(_DEVICE_CODE, _UPDATES, new_connections=True),
-    "command-idle-poll": _polls(_EDGE_CODE.format(sites=1000, commands=0), "/api/edge/v1/commands/poll"),
-    "event-idle-poll": _polls(_EVENT_CODE, "/events", "event_poll.lua"),
+    **{name: _polls(poll) for name, poll in IDLE_POLLS.items()},
     "first-polls": _first_polls,
     "command-pairs": _command_pairs,
 }
@@ -178,32 +126,15 @@ def compare(probe: Probe, old: Tree, new: Tree) -> None:
         )
 
 
-@contextmanager
-def worktree(revision: str, folder: Path) -> Iterator[Path]:
-    """The files of a commit of this repository."""
-    path = folder / "tree"
-    git = ["git", "-C", str(HERE)]
-    subprocess.run([*git, "worktree", "add", "--detach", "--quiet", str(path), revision], check=True)
-    try:
-        yield path
-    finally:
-        subprocess.run([*git, "worktree", "remove", "--force", str(path)], check=True)
-
-
 def main() -> None:
-    if len(sys.argv) < 2:
-        sys.exit("usage: python -m bench.compare REV [NAME …]")
-    revision, *names = sys.argv[1:]
-    unknown = [name for name in names if name not in PROBES]
-    if unknown:
-        sys.exit(f"unknown probes: {', '.join(unknown)}; available: {', '.join(PROBES)}")
-    with tempfile.TemporaryDirectory() as name, worktree(revision, Path(name)) as path:
-        old, new = Tree(revision[:12], path, Path(name) / "old"), Tree("this", HERE, Path(name) / "new")
-        for tree in (old, new):
-            tree.folder.mkdir()
-        for probe in names or PROBES:
-            print(probe, flush=True)
-            compare(PROBES[probe], old, new)
+    revision, names = parse_arguments("bench.compare", PROBES)
+    with two_trees(revision) as (old, new):
+        for name in names:
+            print(name, flush=True)
+            try:
+                compare(PROBES[name], old, new)
+            except NotInTree as error:
+                sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import BENCHMARKS
-from bench.compare import PROBES, Tree
+from bench.compare import PROBES
+from bench.instructions.paths import HOT_PATHS
 from bench.profiles.profiles import PROFILES
+from bench.trees import Tree
 
 ROOT = Path(__file__).parent.parent.parent
 # These run in a virtual environment of their own, with other packages.
@@ -20,7 +22,9 @@ def test_module_can_be_imported(module: str) -> None:
     importlib.import_module(module)
 
 
-@pytest.mark.parametrize("names", [BENCHMARKS, PROBES, PROFILES], ids=["benchmarks", "probes", "profiles"])
+@pytest.mark.parametrize(
+    "names", [BENCHMARKS, PROBES, PROFILES, HOT_PATHS], ids=["benchmarks", "probes", "profiles", "paths"]
+)
 def test_every_name_is_one_of_a_function(names: dict[str, object]) -> None:
     assert names
     assert [name for name, function in names.items() if not callable(function)] == []
