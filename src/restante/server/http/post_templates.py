@@ -178,7 +178,12 @@ class _HeaderTemplates:
 
     def headers(self, data: bytes, start: int, end: int) -> tuple[dict[bytes, bytes], bool] | None:
         """Return the headers for the handler, and whether the connection closes; None if the request is not plain."""
-        template, found = self._without_values(data, start, end)
+        template, found = data[start - VERSION_LENGTH : end], {}
+        for spelling, name in self._removed.items():
+            before, is_there, rest = template.partition(spelling)
+            if is_there:
+                found[name], line, behind = rest.partition(LINE)
+                template = before + spelling + line + behind
         closes = self._templates.get(template)
         if closes is not None:
             return (found, closes) if _is_length(found.get(b"content-length", b"")) else None
@@ -195,27 +200,6 @@ class _HeaderTemplates:
 
     def __len__(self) -> int:
         return len(self._templates)
-
-    def _without_values(self, data: bytes, start: int, end: int) -> tuple[bytes, dict[bytes, bytes]]:
-        """The version and the header lines without the values to remove; and those values, by header name."""
-        found: dict[bytes, bytes] = {}
-        removed: list[tuple[int, int]] = []
-        for spelling, name in self._removed.items():
-            # A spelling starts with a line end, so it is never found within a value.
-            at = data.find(spelling, start, end)
-            if at >= 0:
-                value = at + len(spelling)
-                value_end = data.find(LINE, value, end)
-                if value_end < 0:
-                    value_end = end
-                found[name] = data[value:value_end]
-                removed.append((value, value_end))
-        removed.sort()
-        template, kept_from = b"", start - VERSION_LENGTH
-        for value, value_end in removed:
-            template += data[kept_from:value]
-            kept_from = value_end
-        return template + data[kept_from:end], found
 
     def _parse(self, head: bytes, start: int) -> dict[bytes, bytes] | None:
         headers = parse_plain_headers(head, start, self._names)
