@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from restante.server.http.fast_lane import PIPELINED_BYTES_MAX
+from restante.server.http.request_templates import FastRequest
 from restante.updates.devices import devices
 from tests.delivery.busy_database import hold_readers
 from tests.server.fast_lane_device import DeviceServer
@@ -86,6 +87,26 @@ def test_one_connection_may_use_both_protocols(server: DeviceServer) -> None:
         responses = [wire.request(raw).status for raw in (idle, OTHER, idle, OTHER, OTHER, idle)]
     assert responses == [204, 200, 204, 200, 200, 204]
     assert server.fast_requests == before + 3
+
+
+def test_idle_polls_come_from_memory_again_after_the_application_served_the_connection(
+    server: DeviceServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    templates, recognized = server.node.lane.templates, list[bytes]()
+    recognize = templates.recognize
+
+    def counted(data: bytes) -> FastRequest | None:
+        recognized.append(data)
+        return recognize(data)
+
+    idle = server.device.poll(b"", b"If-None-Match: " + server.cursor(server.device))
+    with server.live_server.connect() as wire:
+        assert [wire.request(raw).status for raw in (idle, OTHER, idle)] == [204, 200, 204]
+        monkeypatch.setattr(templates, "recognize", counted)
+        assert [wire.request(idle).status for _ in range(3)] == [204] * 3
+        assert recognized == []
+        # And the other way round: the application serves the connection as before.
+        assert [wire.request(raw).status for raw in (OTHER, idle, OTHER)] == [200, 204, 200]
 
 
 def test_parked_poll_is_woken(server: DeviceServer) -> None:

@@ -167,7 +167,7 @@ class FastLaneProtocol(BoundedHttpProtocol):
     _address: AddressKey | None = None
     _verdict: Verdict | None = None  # about this connection, while it is counted
     _first_due = 0.0
-    _is_idle = True  # between two requests, without the state of uvicorn's protocol
+    _is_idle = True  # between two requests, the last of which was a fast one
     _deferred_request = b""  # a fast request whose handler has not decided yet whether it serves it
     _is_deferred = False
     _partial_request = b""  # a fast request whose body is incomplete
@@ -367,7 +367,7 @@ class FastLaneProtocol(BoundedHttpProtocol):
         self._is_awaiting_response = False
         self._owner = self._parked = None
         shared = self.shared
-        self._is_idle = not self._has_uvicorn_state and not self._is_refused
+        self._is_idle = not self._is_refused
         self._stay_idle_until(shared.deadlines.now + shared.keep_alive_seconds)
         if shared.is_closing or self._closes:
             self._close_after_response()
