@@ -256,12 +256,15 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Something on the overview that needs a look: how many of what, since when, and where to look."""
+    """Something on the overview that needs a look: how many of what, since when, and where to look.
+
+    `count` is None while the things are being counted.
+    """
 
     kind: str
     what: str
     path: str
-    count: int
+    count: int | None
     since_ms: int | None = None
     hint: str = ""
 

@@ -4,11 +4,12 @@ import re
 
 import pytest
 
+from restante.console import pages
 from restante.database.paging import PageRequest
 from restante.identity import access_audit
 from restante.updates.devices import devices
 from restante.updates.install import install_configs
-from tests.console.console_server import ConsoleClient, ConsoleServer
+from tests.console.console_server import ConsoleClient, ConsoleServer, eventually
 from tests.identity.people_and_devices import PASSWORD
 
 
@@ -38,6 +39,21 @@ def test_wrong_filter_names_the_field_and_keeps_what_was_typed(server: ConsoleSe
         assert response.status_code == 400
         assert "Seen_before: expected a time" in response.text
         assert 'value="yesterday"' in response.text
+
+
+def test_overview_does_not_wait_until_the_fleet_is_counted(
+    server: ConsoleServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user_id = server.add_person("uncounted", "viewer@updates")
+    server.add_device("uncounted-till", user_id)
+    server.user_ids["counting"] = server.add_person("counting", f"viewer@updates:{user_id}")
+    monkeypatch.setattr(pages, "COUNT_WAIT_SECONDS", 0)
+    with server.client("counting") as client:
+        # Nobody has counted the devices of this user before.
+        page = client.get("/console").text
+        assert "The devices are being counted" in page
+        assert "Nothing needs attention" not in page
+        eventually(lambda: "The devices are being counted" not in client.get("/console").text)
 
 
 def test_filter_is_saved_under_a_name_and_deleted(server: ConsoleServer) -> None:

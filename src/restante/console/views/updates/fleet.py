@@ -19,7 +19,7 @@ from restante.identity.grants import Area, Role
 from restante.jobs.actions import JobActions
 from restante.updates.fleet import groups, selection
 from restante.updates.fleet.device_filter import CONFIG_STATES, FIELDS, DeviceFilter, parse_query
-from restante.updates.fleet.fleet_counts import Count, Counts, FleetCounting, counted
+from restante.updates.fleet.fleet_counts import Count, Counts, FleetCounting
 from restante.updates.fleet.groups import Group
 from restante.updates.fleet.routes_fleet_list import with_last_poll
 from restante.web.response import ApiResponse
@@ -69,8 +69,9 @@ class FleetPages(PageSet):
 
     async def attention(self, request: ConsoleRequest) -> list[Attention]:
         path = f"{ROOT}{PATH}?"
-        every = await counted(request.parts.database, DeviceFilter(), request.allowed)
-        expiring = (await counted(request.parts.database, EXPIRING, request.allowed)).total
+        every, expiring = await asyncio.gather(_count(request, DeviceFilter()), _count(request, EXPIRING))
+        if every is None or expiring is None:
+            return [Attention("waiting", "The devices are being counted", path[:-1], None)]
         return [
             Attention(kind, what, path + query, count.value)
             for kind, what, query, count in (
@@ -80,7 +81,7 @@ class FleetPages(PageSet):
                     "expiring",
                     "Devices with a certificate that ends within 14 days",
                     f"certificate_expires_before={EXPIRES_WITHIN}&status=active",
-                    expiring,
+                    expiring.total,
                 ),
             )
             if count.value
