@@ -152,7 +152,7 @@ def _site(conn: Connection, server: ConsoleServer, name: str, count: int) -> tup
         (failing, "failed", {"result_code": "TIMEOUT", "message": "the miner did not come back"}),
     ):  # fmt: skip
         accept_ack(conn, trail, acks, caller, wanted, ack_of(status, **fields))
-    create(ids[2], APPROVED_TYPE)
+    create(ids[2], APPROVED_TYPE, params=b'{"reason":"the new firmware of the control board needs a restart"}')
     create(ids[2], "HASHING_ENABLE")
     return site.id, ids[0], command_id
 
