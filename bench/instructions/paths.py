@@ -18,11 +18,11 @@ from bench.trees import DEVICE_CODE, EDGE_CODE, IDLE_POLLS, SITES, NotInTree, Po
 CONNECTIONS = 64
 WINDOWS = 24
 WARM_UP = 3
-# Rounds and recipients of a window.
+# Rounds and recipients of a window. Recipients: whole batches of a job, also in commits with batches of 200.
 POLL_ROUNDS = 10
 FIRST_POLL_ROUNDS = 4
 PAIR_ROUNDS = 2
-RECIPIENTS = 400
+RECIPIENTS = 1000
 _RUNS = WARM_UP + 1 + WINDOWS
 
 
