@@ -121,3 +121,15 @@ def test_derived_key_depends_on_key_and_purpose() -> None:
     assert key.derive_key("audit") == MasterKey(bytes(32)).derive_key("audit")
     assert len({bytes(32), key.derive_key("audit"), key.derive_key("else"), other.derive_key("audit")}) == 4
     assert len(key.derive_key("audit")) == 32
+
+
+def test_one_of_several_promotions_at_once_is_done_and_the_old_key_is_kept(tmp_path: Path) -> None:
+    for number in range(50):
+        source = MasterKeySource(tmp_path / str(number) / "master.key", None)
+        old, new = source.make(), source.make_next()
+        with ThreadPoolExecutor(4) as threads:
+            kept = list(threads.map(source.promote_next, [new.key_id] * 4))
+        done = [path for path in kept if path is not None]
+        assert len(done) == 1
+        assert MasterKeySource(done[0], None).find_all()[0].key_id == old.key_id
+        assert [key.key_id for key in source.find_all()] == [new.key_id]

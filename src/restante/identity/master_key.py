@@ -11,10 +11,12 @@ derived for a purpose do not change with it: from the first change on they are s
 
 import base64
 import binascii
+import fcntl
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -149,13 +151,13 @@ class MasterKeySource:
         """The key; None if there is none. Creates nothing."""
         if self.from_environment is not None:
             return MasterKey(_decoded(self.from_environment, str(self)))
-        return MasterKey(_read(self.path)) if self.path.exists() else None
+        return _found(self.path)
 
     def find_next(self) -> MasterKey | None:
         """The key of a change; None if there is none."""
         if self.next_from_environment is not None:
             return MasterKey(_decoded(self.next_from_environment, self.next_name))
-        return MasterKey(_read(self.next_path)) if self.next_path.exists() else None
+        return _found(self.next_path)
 
     def find_all(self) -> list[MasterKey]:
         """The key and the next key, as far as they exist."""
@@ -173,16 +175,20 @@ class MasterKeySource:
         """Put the file of the next key in the place of the key's file, if it has that key.
 
         The old key is kept beside it; returns its file. None if the key does not come from a file, or is in place.
+        Of several processes that do this at once, one does it.
         """
-        key = None if self.from_environment is not None else self.find_next()
-        if key is None or key.key_id != key_id or self.next_from_environment is not None:
+        if self.from_environment is not None or self.next_from_environment is not None:
             return None
-        kept = self.path.with_name(self.path.name + OLD_SUFFIX)
-        if self.path.exists():
-            kept.unlink(missing_ok=True)
-            kept.hardlink_to(self.path)
-        self.next_path.replace(self.path)
-        _flush_folder(self.path.parent)
+        with _locked(self.path.parent):
+            key = self.find_next()
+            if key is None or key.key_id != key_id:
+                return None
+            kept = self.path.with_name(self.path.name + OLD_SUFFIX)
+            if self.path.exists():
+                kept.unlink(missing_ok=True)
+                kept.hardlink_to(self.path)
+            self.next_path.replace(self.path)
+            _flush_folder(self.path.parent)
         return kept
 
 
@@ -212,6 +218,25 @@ def _read(path: Path) -> bytes:
                 f"chmod 600 {path} (and assume that everyone who could read it knows the key)",
             )
         return _decoded(file.read(1024), f"the master key file {path}")
+
+
+def _found(path: Path) -> MasterKey | None:
+    """The key of the file; None if there is no file. Another process may remove it at any time."""
+    try:
+        return MasterKey(_read(path))
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Exclude other processes and threads that lock the same folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _made(path: Path) -> MasterKey:
