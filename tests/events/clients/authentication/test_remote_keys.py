@@ -215,6 +215,42 @@ async def test_requests_at_the_same_time_share_one_read(
     assert len(host.requests) == 2
 
 
+async def test_request_that_began_before_a_read_uses_the_keys_of_that_read(
+    database: Database, admin: AdminApp, host: KeyHost, keys: RemoteKeys
+) -> None:
+    await register(admin, host.uri)
+    before = client_of(database)
+    host.publish(jwks("ec-2"))
+    await keys.newer(before)
+    newer = await keys.newer(before)
+    assert newer is not None
+    assert client_keys.kids(newer.credentials.jwks) == ["ec-2"]
+    assert await keys.newer(newer) is None
+    assert len(host.requests) == 2
+
+
+async def test_request_that_began_before_a_read_of_old_keys_uses_them_for_another_day(
+    database: Database, clock: ManualClock, admin: AdminApp, host: KeyHost, keys: RemoteKeys
+) -> None:
+    await register(admin, host.uri)
+    before = client_of(database)
+    clock.advance(USABLE_SECONDS)
+    for _ in range(2):
+        current = await keys.current(before, clock.now_ms)
+        assert client_keys.kids(current.credentials.jwks) == ["ec-1"]
+
+
+async def test_request_that_began_before_its_client_got_another_address_gets_no_keys(
+    database: Database, admin: AdminApp, host: KeyHost, keys: RemoteKeys
+) -> None:
+    await register(admin, host.uri)
+    before = client_of(database)
+    await keys.newer(before)
+    rotated = await admin.post("/admin/clients/tpp/rotate", {"jwks_uri": host.uri.replace("keys", "other")})
+    assert rotated.status_code == 200
+    assert await keys.newer(before) is None
+
+
 async def test_keys_are_read_again_after_an_hour(
     database: Database, clock: ManualClock, admin: AdminApp, host: KeyHost, keys: RemoteKeys
 ) -> None:

@@ -7,6 +7,7 @@
 Invariants:
 - While the address cannot be read, the stored keys verify for a day. Then none verifies.
 - A request with a wrong signature causes at most one read of an address in a minute on each node.
+- A request that is verified after a read uses the keys of that read, also if it had read its client before.
 """
 
 import asyncio
@@ -74,17 +75,25 @@ class RemoteKeys:
         return client if self._age_seconds(client, now_ms) < USABLE_SECONDS else client.without_keys()
 
     async def newer(self, client: EventClient) -> EventClient | None:
-        """The client with the keys that its address has now; None without an address or if it was read just now."""
+        """The client with newer keys than the caller has; None if there are none."""
         if client.credentials.jwks_uri is None:
             return None
         reading = self._readings.get(client.id)
         if reading is not None and not reading.task.done():
             return await asyncio.shield(reading.task)
         if reading is not None and self._clock() - reading.began < READ_INTERVAL_SECONDS:
-            return None
+            return await self._stored_since(client)
         task = asyncio.create_task(self._read_and_store(client.client_id, client.credentials.jwks_uri))
         self._readings[client.id] = _Reading(self._clock(), task)
         return await asyncio.shield(task)
+
+    async def _stored_since(self, client: EventClient) -> EventClient | None:
+        """The client with keys that were stored after the caller had read it from the database; None without any."""
+        stored = await self._database.read(clients.find, client.client_id)
+        if stored is None or not stored.credentials.is_same_registration(client.credentials):
+            return None
+        is_newer = stored.jwks_read_at != client.jwks_read_at or stored.credentials.jwks != client.credentials.jwks
+        return stored if is_newer else None
 
     async def _read_and_store(self, client_id: str, uri: str) -> EventClient | None:
         try:
