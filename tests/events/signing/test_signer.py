@@ -149,6 +149,8 @@ def test_single_event_does_not_wait_for_the_backlog_of_another_client(
 class _ManagedPool:
     """Passes jobs on to a pool; the job of the first batch ends after that of the second one, or fails."""
 
+    size = 1
+
     def __init__(self, pool: SigningPool, first_fails: bool = False) -> None:
         self._pool = pool
         self._first_fails = first_fails
@@ -202,6 +204,47 @@ def test_batches_after_one_that_failed_are_not_stored(
     assert sign_all(database, pool) == 6
 
 
+class _CountingPool:
+    """Passes jobs on to a pool, and records how many rows they have."""
+
+    def __init__(self, pool: SigningPool) -> None:
+        self._pool = pool
+        self.size = pool.size
+        self.rows: list[int] = []
+
+    def submit(self, job: SigningJob, key: KeyMessage) -> "Future[SignedTokens]":
+        self.rows.append(len(job.payloads))
+        return self._pool.submit(job, key)
+
+
+@pytest.mark.parametrize(
+    ("events", "rows_of_jobs"),
+    [(1, [1]), (2, [1, 1]), (8, [1] * 8), (20, [3] * 6 + [2]), (16 * 8, [16] * 8), (65 * 8, [64] * 8 + [1] * 8)],
+)
+def test_every_process_gets_a_part_of_a_batch_that_is_not_full(
+    database: Database, pool: SigningPool, events: int, rows_of_jobs: list[int]
+) -> None:
+    tpp = database.write_now(inbox_fixture.add_client)
+    for _ in range(events):
+        publish(database, tpp.client_id)
+    counting = _CountingPool(pool)
+    assert sign_all(database, cast(SigningPool, counting)) == events
+    assert counting.rows == rows_of_jobs
+
+
+def test_full_batch_has_large_jobs_however_many_processes_there_are(
+    database: Database, pool: SigningPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signer, "BATCH_ROWS", 128)
+    tpp = database.write_now(inbox_fixture.add_client)
+    for _ in range(128 + 32):
+        publish(database, tpp.client_id)
+    counting = _CountingPool(pool)
+    counting.size = 8
+    assert sign_all(database, cast(SigningPool, counting)) == 160
+    assert counting.rows == [64, 64] + [1] * 32
+
+
 def test_late_token_does_not_replace_a_stored_one(database: Database, pool: SigningPool) -> None:
     tpp = database.write_now(inbox_fixture.add_client)
     publish(database, tpp.client_id)
@@ -242,6 +285,7 @@ class _NodePool:
 
     def __init__(self, pool: SigningPool, start: _CommonStart) -> None:
         self._pool = pool
+        self.size = pool.size
         self._start = start
         self._has_begun = False
 

@@ -17,6 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import msgspec
 import structlog
@@ -43,7 +44,9 @@ log = structlog.get_logger()
 BATCH_ROWS = 512
 # While the processes work on one batch, another one waits for them, and one is stored or read.
 BATCHES_MAX = 3
-JOB_ROWS = 64
+JOB_ROWS_MAX = 64
+# Of a batch that is not full: all processes share it.
+JOBS_PER_PROCESS = 4
 JOB_BYTES_MAX = 256 * 1024
 INTERVAL_SECONDS = 5.0
 
@@ -211,7 +214,7 @@ class Signer:
             )
             return []
         header = self._headers.header(rows[0].profile, SigningInfo(alg, key.kid, batch.issued_at_seconds))
-        parts = list(_split_into_jobs([(row, self._headers.payload(row)) for row in rows]))
+        parts = list(_split_into_jobs([(row, self._headers.payload(row)) for row in rows], self._job_rows(batch)))
         futures = [
             self.pool.submit(SigningJob(key.kid, header, [payload for _row, payload in part]), key) for part in parts
         ]
@@ -222,6 +225,12 @@ class Signer:
             for part, reply in zip(parts, replies, strict=True)
             for (row, _payload), token in zip(part, reply.tokens, strict=True)
         ]
+
+    def _job_rows(self, batch: SigningBatch) -> int:
+        if len(batch.rows) >= BATCH_ROWS:
+            # A backlog: more batches follow, so every process has work, and large jobs cost less.
+            return JOB_ROWS_MAX
+        return min(JOB_ROWS_MAX, ceil(len(batch.rows) / (JOBS_PER_PROCESS * self.pool.size)))
 
     async def _key(self, alg: str, sealed: SealedEventKey | None) -> KeyMessage:
         """Return the opened private key; generate one if the algorithm has none."""
@@ -270,12 +279,12 @@ def _algorithm(row: UnsignedRow) -> str:
     return SHARED_SIGNALS_ALGORITHM if row.profile == SHARED_SIGNALS else row.alg
 
 
-def _split_into_jobs(rows: list[tuple[UnsignedRow, bytes]]) -> Iterator[list[tuple[UnsignedRow, bytes]]]:
-    """Split the rows into jobs of bounded rows and bytes."""
+def _split_into_jobs(rows: list[tuple[UnsignedRow, bytes]], job_rows: int) -> Iterator[list[tuple[UnsignedRow, bytes]]]:
+    """Split the rows into jobs of so many rows, and of bounded bytes."""
     part: list[tuple[UnsignedRow, bytes]] = []
     size = 0
     for row in rows:
-        if part and (len(part) == JOB_ROWS or size + len(row[1]) > JOB_BYTES_MAX):
+        if part and (len(part) == job_rows or size + len(row[1]) > JOB_BYTES_MAX):
             yield part
             part, size = [], 0
         part.append(row)
