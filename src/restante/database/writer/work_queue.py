@@ -81,6 +81,11 @@ class WorkQueue(Generic[T]):
             return items
 
     @property
+    def length(self) -> int:
+        """How many items are queued."""
+        return len(self._queued)
+
+    @property
     def is_drained(self) -> bool:
         return self._is_closed and not self._queued
 

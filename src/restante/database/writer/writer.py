@@ -14,7 +14,8 @@
     a, b, c, d resume ◀─────────── futures and callbacks are resolved
 
 There are as many threads as the engine has concurrent writers, each with its own connection. A free thread gets all
-queued writes (`work_queue.py`). The writes of one batch are concurrent, so their order is not guaranteed: ordinary
+queued writes (`work_queue.py`). A thread that is the only one first waits for the next calls of those that it has
+answered (`next_calls.py`). The writes of one batch are concurrent, so their order is not guaranteed: ordinary
 writes run in the order they were queued, then each batched operation (`batching.py`) runs once with all of its calls.
 
 Invariants: no caller gets its result before the commit that contains its effect. A write that raises does no harm to
@@ -49,6 +50,7 @@ from restante.database.errors import (
 from restante.database.hang_watch import NO_ANSWER
 from restante.database.writer.batching import BatchCall, CallGroup, Failed, abandon_calls, group_calls, resolve_calls
 from restante.database.writer.commit_order import CommitOrder
+from restante.database.writer.next_calls import NextCalls, loop_of_answered
 from restante.database.writer.work_queue import ThreadWaker, WorkQueue
 from restante.database.writer.writer_affinity import WriterAffinity
 
@@ -193,6 +195,7 @@ class Writer:
         checks_foreign_commits = number == 0
         waker = ThreadWaker()
         deferred: list[BatchCall[Any, Any]] = []
+        has_one_writer = len(self._conns) == 1
         while deferred or not self._queue.is_drained:
             timeout = 0 if deferred else FOREIGN_COMMIT_CHECK_SECONDS if checks_foreign_commits else None
             batch = self._queue.get(waker, BATCH_MAX, timeout)
@@ -208,6 +211,9 @@ class Writer:
             deferred = calls[BATCH_MAX:] + self._affinity.end(number)
             self._running[number] = None
             self._is_stuck = False
+            answered_loop = loop_of_answered(calls) if has_one_writer else None
+            if answered_loop is not None:
+                NextCalls(self._queue, answered_loop, BATCH_MAX).wait()
             # By the clock, not only when idle: a writer that is never idle must find foreign commits too.
             if checks_foreign_commits and time.monotonic() >= self._foreign_check_at:
                 self._check_foreign_commit(conn)
