@@ -1,3 +1,4 @@
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -5,7 +6,9 @@ import psycopg
 import pytest
 
 from restante.database.postgres import session as postgres_session
-from restante.database.postgres.session import BUFFERED_MAX, Session
+from restante.database.postgres.session import UNREAD_MAX, Session
+
+TIMEOUT_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -46,6 +49,16 @@ def test_nothing_waits_until_a_result_is_read(session: Session) -> None:
     assert run(session, ALL) == [("a",), ("b",)]
 
 
+def test_server_runs_the_first_statement_before_a_result_is_read(session: Session, empty_postgres_url: str) -> None:
+    session.begin_pipeline()
+    session.send("BEGIN")
+    end = time.monotonic() + TIMEOUT_SECONDS
+    with psycopg.connect(empty_postgres_url, autocommit=True) as other:
+        while not other.execute("SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query = 'BEGIN'").fetchall():
+            assert time.monotonic() < end
+    session.rollback()
+
+
 def test_dicts_returns_rows_by_column_name(session: Session) -> None:
     session.begin_pipeline()
     assert session.dicts(session.send("SELECT 1 AS one, 'x' AS two")) == [{"one": 1, "two": "x"}]
@@ -60,9 +73,9 @@ def test_more_statements_and_rows_than_buffers_hold_are_sent(session: Session) -
     echo = "SELECT $1 || $1"
     session.begin_pipeline()
     session.send("BEGIN")
-    session.send_many(echo, [(f"{number:010000}",) for number in range(3 * BUFFERED_MAX)])
-    session.send_many(ADD, [(f"{number:05}",) for number in range(3 * BUFFERED_MAX)])
-    assert len(session.tuples(session.send(ALL))) == 3 * BUFFERED_MAX
+    session.send_many(echo, [(f"{number:010000}",) for number in range(3 * UNREAD_MAX)])
+    session.send_many(ADD, [(f"{number:05}",) for number in range(3 * UNREAD_MAX)])
+    assert len(session.tuples(session.send(ALL))) == 3 * UNREAD_MAX
     session.rollback()
 
 

@@ -4,8 +4,9 @@
     send update · send insert · send COMMIT ──▶ end_pipeline                      one round trip
 
 Between `begin_pipeline` and `end_pipeline` nothing waits until a result is read; by then the results of all earlier
-statements have arrived too. The server runs the statements in order. After one that fails it skips all others until
-the next synchronisation point: the error is raised by the next read of a result, at the latest by `end_pipeline`.
+statements have arrived too. The server runs the statements in order, and begins with the first while this process still
+encodes the next ones. After one that fails it skips all others until the next synchronisation point: the error is
+raised by the next read of a result, at the latest by `end_pipeline`.
 
 Statements are sent through the driver's low-level API instead of its cursors: a cursor uses the socket once per
 statement, which takes longer than most of our statements run. Every statement is prepared when it is first sent.
@@ -28,8 +29,10 @@ from psycopg.pq.abc import PGresult
 
 from restante.database.postgres.values import Types, encode_values, formats_of
 
-# After so many buffered statements the buffer is sent: the results of the server must be read in time, too.
-BUFFERED_MAX = 500
+# The first of so many statements is sent at once: the server wakes up and works while the next ones are encoded.
+SENT_TOGETHER = 4
+# After so many statements the results that have arrived are read, too: the server stops while nobody reads them.
+UNREAD_MAX = 500
 # A bound; the program has fewer statements.
 PREPARED_MAX = 2000
 
@@ -122,7 +125,8 @@ class Session:
         self._prepared: dict[_Key, _Prepared] = {}
         self._prepare_count = 0
         self._pending: deque[PendingResult | None] = deque()
-        self._buffered = 0
+        # Statements since results were last read.
+        self._unread = 0
 
     def set_up(self) -> None:
         self.run_script(_SET_UP)
@@ -248,9 +252,12 @@ class Session:
         prepared = self._prepared.get((text, types)) or self._prepare(text, types)
         self._wire.send_query_prepared(prepared[0], encoded, prepared[1], Format.BINARY)
         self._pending.append(pending)
-        self._buffered += 1
-        if self._buffered >= BUFFERED_MAX:
+        self._unread += 1
+        if self._unread >= UNREAD_MAX:
             self._flush()
+        elif self._unread % SENT_TOGETHER == 1:
+            # Does not block: what the socket does not take now is sent with the next statements.
+            self._wire.flush()
 
     def _prepare(self, text: str, types: Types) -> _Prepared:
         self._prepare_count += 1
@@ -262,7 +269,7 @@ class Session:
 
     def _flush(self) -> None:
         """Send the buffer. Read results meanwhile: otherwise both sides could block on full socket buffers."""
-        self._buffered = 0
+        self._unread = 0
         while self._wire.flush():
             if any(ready & ~select.POLLOUT for _, ready in self._readable_or_writable.poll()):
                 self._wire.consume_input()
