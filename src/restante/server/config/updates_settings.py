@@ -79,8 +79,10 @@ class UpdatesSettings:
         int, Integer(0, 3600), "The interval over which the retries of refused callers are spread."
     ] = 5
     coalesce_milliseconds: Annotated[
-        int, Integer(0, 10_000), "How long a woken poll waits for more signals before it is answered."
-    ] = 5
+        int,
+        Integer(0, 10_000),
+        "How long a woken poll waits for more signals before it is answered. 0: it gets those published together.",
+    ] = 0
     log_keep_signals: Annotated[
         int, Integer(1, 1_000_000), "The number of signals kept for each device; older ones are removed."
     ] = 1000
