@@ -30,6 +30,7 @@ from restante.database.sqlite import SqliteEngine
 from restante.identity.clients import collector_tokens
 from restante.identity.master_key import MasterKeySource
 from restante.server.data_folder import DataFolder
+from restante.server.lifecycle import collect_garbage_rarely
 
 SITES = 64
 PAIR_ROUNDS = 8
@@ -119,7 +120,11 @@ def server_command(folder: DataFolder, port: int) -> list[str]:
 
 
 def pairs_over_http() -> dict[str, float]:
-    """Rounds over HTTP and by direct calls in turn, because the load of the machine varies."""
+    """Rounds over HTTP and by direct calls in turn, because the load of the machine varies.
+
+    This process collects garbage as rarely as the server.
+    """
+    collect_garbage_rarely()
     with tempfile.TemporaryDirectory() as name, ExitStack() as opened:
         http = edge_data.prepare(Path(name) / "http", SITES, COMMANDS_OF_SITE)
         direct = edge_data.prepare(Path(name) / "direct", SITES, COMMANDS_OF_SITE)

@@ -59,9 +59,10 @@ async def repeat(workers: list[Pair], seconds: float = SECONDS) -> float:
     return sum(done) / (time.perf_counter() - started)
 
 
-def best_of_loops(measure: Measure, server: PostgresServer, width: int) -> float:
-    """The better rate of two: with the event loop of Python, and with uvloop, which Restante's server uses."""
-    return max(run(measure(server.create(), width)) for run in (asyncio.run, uvloop.run))
+def on_both_loops(name: str, measure: Measure, server: PostgresServer, width: int) -> dict[str, float]:
+    """The rates with the event loop of Python, and with uvloop, which Restante's server uses."""
+    loops = {"asyncio": asyncio.run, "uvloop": uvloop.run}
+    return {f"{name}, {loop}": run(measure(server.create(), width)) for loop, run in loops.items()}
 
 
 async def _vacuum(url: str) -> None:

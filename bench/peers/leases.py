@@ -16,8 +16,9 @@ import uvloop
 
 from bench.commands.commands import collect, server_command
 from bench.commands.other_queues import (
+    Measure,
     beanstalkd_pairs_per_second,
-    best_of_loops,
+    on_both_loops,
     pgqueuer_pairs_per_second,
     plain_pairs_per_second,
     procrastinate_pairs_per_second,
@@ -52,9 +53,9 @@ def on_postgres() -> list[dict[str, Any]]:
         for width in WIDTHS:
             rates = {
                 "Restante on PostgreSQL": _restante_on(server, width),
-                "procrastinate": best_of_loops(procrastinate_pairs_per_second, server, width),
-                "pgqueuer": best_of_loops(pgqueuer_pairs_per_second, server, width),
-                "SKIP LOCKED in psycopg": best_of_loops(plain_pairs_per_second, server, width),
+                "procrastinate": _best_of_loops(procrastinate_pairs_per_second, server, width),
+                "pgqueuer": _best_of_loops(pgqueuer_pairs_per_second, server, width),
+                "SKIP LOCKED in psycopg": _best_of_loops(plain_pairs_per_second, server, width),
             }
             for name, rate in rates.items():
                 found.setdefault(name, {})[width] = rate
@@ -62,6 +63,10 @@ def on_postgres() -> list[dict[str, Any]]:
     return [
         {"name": name, "durability": durability.get(name, FLUSHED), "rates": rates} for name, rates in found.items()
     ]
+
+
+def _best_of_loops(measure: Measure, server: PostgresServer, width: int) -> float:
+    return max(on_both_loops("", measure, server, width).values())
 
 
 def with_beanstalkd() -> list[dict[str, Any]]:

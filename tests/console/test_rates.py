@@ -1,14 +1,17 @@
 """Charts over all nodes: rates are added up, backlogs are not, and a node that is away does not count."""
 
+import asyncio
 from collections.abc import Iterable
 
 from restante.console.live import Live
 from restante.console.rates import CHARTS, REQUESTS, Chart, Rates
 from restante.console.rendering.charts import span, summed
 from restante.console.server_facts import AWAY_AFTER_MS, NodeRow, ServerFacts
+from restante.database.errors import DatabaseUnavailable
 from restante.web.component import MetricSample
 
 NOW = 1_000_000
+WAIT_SECONDS = 10.0
 
 
 class Server:
@@ -16,6 +19,8 @@ class Server:
 
     def __init__(self) -> None:
         self.polls, self.waiting = 0, 0
+        self.has_database, self.is_answering = True, asyncio.Event()
+        self.is_answering.set()
         self.live = Live()
         self.rates = Rates(
             ServerFacts(
@@ -29,6 +34,9 @@ class Server:
         yield MetricSample("restante_fast_lane_requests", self.polls)
 
     async def read(self) -> int:
+        await self.is_answering.wait()
+        if not self.has_database:
+            raise DatabaseUnavailable("stopped by the test")
         return self.waiting
 
     async def nodes(self) -> list[NodeRow]:
@@ -90,6 +98,45 @@ async def test_backlog_is_read_from_the_database_while_a_page_is_open_and_is_not
     assert [each async for each in stream] == []
     await server.rates.sample()
     assert server.rates.values(chart("queue"), [], NOW) == [], "an old value is not shown as that of now"
+
+
+async def test_page_without_a_stream_shows_the_backlogs_of_now() -> None:
+    server = Server()
+    server.waiting = 12
+    await server.rates.wait_for_backlogs(WAIT_SECONDS)
+    assert server.rates.values(chart("queue"), [], NOW) == [12.0]
+    server.waiting = 13
+    await server.rates.wait_for_backlogs(WAIT_SECONDS)
+    assert server.rates.values(chart("queue"), [], NOW) == [12.0], "pages opened one after another share one reading"
+    await server.rates.sample()
+    await server.rates.wait_for_backlogs(WAIT_SECONDS)
+    assert server.rates.values(chart("queue"), [], NOW) == [13.0]
+
+
+async def test_page_does_not_wait_long_for_backlogs() -> None:
+    server = Server()
+    server.is_answering.clear()
+    await server.rates.wait_for_backlogs(0.001)
+    assert server.rates.values(chart("queue"), [], NOW) == []
+    server.is_answering.set()
+    await server.rates.wait_for_backlogs(WAIT_SECONDS)
+    assert server.rates.values(chart("queue"), [], NOW) == [0.0]
+
+
+async def test_backlogs_are_not_shown_while_the_database_does_not_answer() -> None:
+    server = Server()
+    server.has_database = False
+    await server.rates.wait_for_backlogs(WAIT_SECONDS)
+    assert server.rates.values(chart("queue"), [], NOW) == []
+    stream = server.live.open(1, ["clock"], "")
+    await anext(stream)
+    await server.rates.sample()
+    assert server.rates.values(chart("queue"), [], NOW) == []
+    server.has_database = True
+    await server.rates.sample()
+    assert server.rates.values(chart("queue"), [], NOW) == [0.0]
+    server.live.close()
+    assert [each async for each in stream] == []
 
 
 def test_span_of_a_calendar_has_a_text_for_people_who_do_not_see_it() -> None:

@@ -2,8 +2,8 @@
 
 Only for pictures: a server with such a clock and such ids must serve nobody.
 
-    director ── sets the time ──▶ file ──▶ server
-             ◀── charts sampled ──┘
+    director ── sets the time ─────────────────▶ file ──▶ server
+             ◀── charts sampled, rollouts checked ──┘
 """
 
 import asyncio
@@ -21,9 +21,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-_NOW, _SAMPLED = struct.Struct("<q"), struct.Struct("<q")
-_SAMPLED_AT = 8
-SIZE = 16
+_NUMBER = struct.Struct("<q")
+_NOW_AT, _SAMPLED_AT, _CHECKED_AT = 0, 8, 16
+SIZE = 24
+# Longer than any count takes, however busy the machine is.
+COUNT_WAIT_SECONDS = 100.0
 
 
 class StillClock:
@@ -35,20 +37,32 @@ class StillClock:
 
     @property
     def now_ms(self) -> int:
-        return int(_NOW.unpack_from(self._memory)[0])
+        return self._number(_NOW_AT)
 
     @now_ms.setter
     def now_ms(self, value: int) -> None:
-        _NOW.pack_into(self._memory, 0, value)
+        _NUMBER.pack_into(self._memory, _NOW_AT, value)
 
     @property
     def sampled(self) -> int:
         """The number of the five seconds up to which the server's charts are drawn."""
-        return int(_SAMPLED.unpack_from(self._memory, _SAMPLED_AT)[0])
+        return self._number(_SAMPLED_AT)
 
     @sampled.setter
     def sampled(self, value: int) -> None:
-        _SAMPLED.pack_into(self._memory, _SAMPLED_AT, value)
+        _NUMBER.pack_into(self._memory, _SAMPLED_AT, value)
+
+    @property
+    def checked_ms(self) -> int:
+        """The time for which the server has checked its rollouts."""
+        return self._number(_CHECKED_AT)
+
+    @checked_ms.setter
+    def checked_ms(self, value: int) -> None:
+        _NUMBER.pack_into(self._memory, _CHECKED_AT, value)
+
+    def _number(self, offset: int) -> int:
+        return int(_NUMBER.unpack_from(self._memory, offset)[0])
 
     def use(self) -> None:
         """Make it the wall clock of this process. Waiting goes by the monotonic clock, as before."""
@@ -80,15 +94,18 @@ def use_in_server(clock: StillClock) -> None:
     """Let the server's own clock stand still, too.
 
     What the server does as time passes, and pages show, it does when the clock is set: storing last polls and confirmed
-    cursors, and sampling the charts.
+    cursors, sampling the charts, and checking each rollout, once. Pages wait for their counts.
     """
-    from restante.console import rates
+    from restante.console import pages, rates
     from restante.console.rendering.charts import PLACES, SECONDS_PER_PLACE
     from restante.database.clocks.steady_clock import SteadyClock
     from restante.delivery.long_poll import LongPoll
     from restante.delivery.presence import Presence
+    from restante.jobs.rollouts.controller import RolloutController
 
     SteadyClock.__init__.__defaults__ = (time.time_ns, lambda: 0)
+    # The overview imports these names later.
+    setattr(pages, "COUNT_WAIT_SECONDS", COUNT_WAIT_SECONDS)  # noqa: B010
     # How many transactions share a commit depends on the speed of the machine.
     setattr(rates, "CHARTS", tuple(chart for chart in rates.CHARTS if chart.key != "commits"))  # noqa: B010
 
@@ -115,6 +132,19 @@ def use_in_server(clock: StillClock) -> None:
             await asyncio.sleep(0.005)
 
     setattr(rates.Rates, "run", run)  # noqa: B010
+
+    async def check_rollouts(self: RolloutController) -> None:
+        clock.checked_ms = clock.now_ms
+        while True:
+            now = clock.now_ms
+            if now > clock.checked_ms:
+                await self.run_once()
+                clock.checked_ms = now
+            await asyncio.sleep(0.005)
+
+    # How long a check took must not decide when the next one is due.
+    RolloutController.__init__.__defaults__ = (0,)
+    setattr(RolloutController, "run", check_rollouts)  # noqa: B010
 
 
 def main() -> None:

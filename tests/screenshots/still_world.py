@@ -5,9 +5,10 @@ rows, in the same order, at the same times.
 """
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
@@ -34,6 +35,8 @@ MINUTE_SECONDS = 60
 REPORT_SECONDS = 30
 STEP_SECONDS = 5
 CHART_STEPS = 60
+# Longer than a wave must last at least.
+CHECK_SECONDS = 20
 PASSWORD = "only for pictures"
 WAIT_SECONDS = 120.0
 SEED = 1
@@ -88,10 +91,10 @@ class Director:
                 await self._carry_out(site)
 
     async def _set_clock(self, seconds: int) -> None:
-        """Move the clock, and wait until the server's charts have followed."""
+        """Move the clock, and wait until the server's charts and rollouts have followed."""
         self.clock.now_ms += seconds * 1000
         place = self.clock.now_ms // 1000 // STEP_SECONDS
-        await self.until(lambda: _is(self.clock.sampled == place))
+        await self.until(lambda: _is(self.clock.sampled == place and self.clock.checked_ms == self.clock.now_ms))
 
     async def until(self, check: Callable[[], Awaitable[Any]]) -> Any:
         """Ask the server again until its background work is done."""
@@ -101,13 +104,26 @@ class Director:
         return result
 
     async def _is_quiet(self) -> bool:
-        """Whether no signal is on its way and no job runs."""
+        """Whether no signal is on its way, also from the shops' outbox, and no job runs."""
         admin = self.operators["admin"]
         if (await admin.outbox.counts(status="PENDING"))["total"]["value"]:
             return False
+        with closing(sqlite3.connect(self.shop_outbox)) as shops:
+            if shops.execute("SELECT 1 FROM device_update_outbox WHERE status = 'PENDING'").fetchone():
+                return False
         return not [job async for job in admin.jobs.list(state="running")] + [
             job async for job in admin.jobs.list(state="queued")
         ]
+
+    async def _are_certificates_ready(self) -> bool:
+        """Whether the server has encrypted every certificate for its device, which it does in the background."""
+        owner, owner_id = self.operators["fleet"], self.operators.user_ids["fleet"]
+        for running in self.fleet.devices.values():
+            if running.device.kind == "gateway":
+                assigned = owner.certificates.list_of_device(owner_id, running.id)
+                if [each async for each in assigned if each["wrap_status"] != "ready"]:
+                    return False
+        return True
 
     # Devices
 
@@ -143,6 +159,7 @@ class Director:
         await setup.create_clients(self.operators, self.world, self.made)
         await setup.create_devices(self.operators, self.world, self.fleet)
         await setup.create_certificates(self.operators, self.world, self.fleet)
+        await self.until(self._are_certificates_ready)
         await self.settle(list(self.fleet.devices.values()))
         await self.advance(40 * MINUTE_SECONDS)
         await setup.create_history(self.operators, self.world, self.fleet, self.made, self.shop_outbox)
@@ -176,32 +193,22 @@ class Director:
         await story.begin()
         rollouts = self.operators["fleet"].rollouts
         found = {each["name"]: each["rollout_id"] async for each in rollouts.list()}
-        kiosks = found[KIOSK_ROLLOUT]
         old = [each for each in self.lit_devices if each.device.has_old_reader]
         others = [each for each in self.lit_devices if not each.device.has_old_reader]
+        # The first check begins the first waves, the second one the second waves, the third one ends the first rollout.
+        await self.advance(CHECK_SECONDS)
         for _ in range(2):
             await self.settle(others)
-            await self.advance(20)
-            await self._next_wave(rollouts, kiosks, found[READER_ROLLOUT])
-        await self.until(self._is_quiet)
+            await self.advance(CHECK_SECONDS)
         # Two failures of 28 are more than five percent. Others report after the pause.
         await self.poll_all(old[:2])
-        await self.until(lambda: self._has_state(rollouts, found[READER_ROLLOUT], "paused"))
+        await self.advance(CHECK_SECONDS)
+        states = [(await rollouts.get(found[name]))["state"] for name in (KIOSK_ROLLOUT, READER_ROLLOUT)]
+        if states != ["done", "paused"]:
+            raise AssertionError(f"the rollouts are {states}")
         await self.settle(others[: len(others) // 2])
         await self.poll_all(old)
         return found[READER_ROLLOUT]
-
-    async def _next_wave(self, rollouts: Any, kiosks: str, tills: str) -> None:
-        """Wait until the waves that have succeeded are followed by the next ones, or the rollout has ended."""
-
-        async def is_over() -> bool:
-            first, second = await rollouts.get(kiosks), await rollouts.get(tills)
-            return bool((first["state"] == "done" or first["wave"] == 2) and second["wave"] == 2)
-
-        await self.until(is_over)
-
-    async def _has_state(self, rollouts: Any, rollout_id: str, state: str) -> bool:
-        return bool((await rollouts.get(rollout_id))["state"] == state)
 
     async def heat_up(self) -> None:
         """The fans of one miner stall: it heats up, and a rule sends it a command."""

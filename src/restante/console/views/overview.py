@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from restante.console.live import CLOCK, COMMANDS, EVENTS, UPDATES
 from restante.console.navigation import ROOT
-from restante.console.pages import Attention, ConsoleRequest, Hit, Pages, PageSet
+from restante.console.pages import COUNT_WAIT_SECONDS, Attention, ConsoleRequest, Hit, Pages, PageSet
 from restante.console.rates import CHARTS, Chart, Rates
 from restante.console.scopes import allowed_in
 from restante.console.server_facts import NodeRow, ServerFacts
@@ -38,13 +38,16 @@ class OverviewPages(PageSet):
         ]
         attention.sort(key=_rank)
         nodes, now_ms = await self._facts.nodes(), request.parts.rendering.now_ms()
+        charts = [chart for chart in CHARTS if _may_see(request, chart)]
+        if any(chart.is_backlog for chart in charts):
+            await self._rates.wait_for_backlogs(COUNT_WAIT_SECONDS)
         return request.render(
             "overview.html",
             section="overview",
             title="Overview",
             topics=(UPDATES, COMMANDS, EVENTS, CLOCK),
             attention=attention,
-            charts=[self._chart(chart, nodes, now_ms) for chart in CHARTS if _may_see(request, chart)],
+            charts=[self._chart(chart, nodes, now_ms) for chart in charts],
             nodes=nodes if request.may(None, Role.viewer) else None,
             node_count=sum(not node.is_away(now_ms) for node in nodes),
             away=self._facts.away() if request.may(None, Role.viewer) else [],
