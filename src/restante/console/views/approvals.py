@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from restante.commands.lifecycle import listing
 from restante.commands.lifecycle.listing import CommandFilter, CommandView
+from restante.commands.sites import place_names
 from restante.console.live import COMMANDS, JOBS
 from restante.console.pages import ConsoleRequest, Needs, Pages, PageSet
 from restante.console.views.bulk.rollouts import name_of
@@ -31,7 +32,7 @@ class ApprovalPages(PageSet):
 
     async def show(self, request: ConsoleRequest) -> ApiResponse:
         """Who made a command, job or rollout cannot approve it."""
-        window = PageRequest(ROWS, 0)
+        window, page = PageRequest(ROWS, 0), await self._commands(request)
         held = await request.read(jobs.list_page, request.person, WAITING, None, window)
         rollouts = await request.read(rollout_views.list_page, self._actions(), request.person, WAITING, window)
         return request.render(
@@ -39,7 +40,8 @@ class ApprovalPages(PageSet):
             section="approvals",
             title="Approvals",
             topics=(COMMANDS, JOBS),
-            page=await self._commands(request),
+            page=page,
+            names=await request.read(place_names.names_of, page.items),
             jobs=held.items,
             rollouts=rollouts.items,
             name_of=name_of,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import httpx
 
-from restante.commands.sites import inventory
+from restante.commands.sites import inventory, sites
 from restante.events.clients import removal
 from tests.console.console_server import ConsoleServer
 
@@ -59,9 +59,33 @@ def test_measurements_of_a_collector_are_shown_with_their_units(server: ConsoleS
     with server.client("site") as client:
         page = client.get(f"/console/sites/{edge.site_id}").text
     assert sent.status_code == 200
-    row = page[page.index(f'miners/{edge.miner_id}"') :].partition("</tr>")[0]
+    row = page[page.index(f'<th scope="row"><a href="/console/miners/{edge.miner_id}"') :].partition("</tr>")[0]
     shown = re.findall(r'class="num[^"]*">([^<]*)<', row)
     assert [value.replace("\u202f", "") for value in shown] == [str(edge.miner_id), "98.5", "71.5", "3600", "3250"]
+
+
+def test_commands_show_the_names_of_their_site_and_miner(server: ConsoleServer) -> None:
+    edge = server.add_edge_resources()
+    site_name = server.database.read_now(sites.get, edge.site_id).name
+    site = f'<a href="/console/sites/{edge.site_id}">{site_name}</a> <span class="none">{edge.site_id}</span>'
+    miner = f'<a href="/console/miners/{edge.miner_id}">miner</a> <span class="none">{edge.miner_id}</span>'
+    body = {"site_id": edge.site_id, "all_miners": True, "command_type": "SET_FAN", "params": {"speed": 70}}
+    with server.client("site") as client:
+        made = client.http.post("/api/edge/v1/admin/commands", json=body, headers={"origin": client.origin})
+        assert made.status_code == 201, made.text
+        of_site = client.get(f"/console/sites/{edge.site_id}").text
+        listed = client.get(f"/console/commands?site={edge.site_id}").text
+        approvals = client.get("/console/approvals").text
+        shown = client.get(f"/console/commands/{edge.pending_id}").text
+        for_all = client.get(f"/console/commands/{made.json()['command_id']}").text
+    for page in (listed, approvals, shown):
+        assert site in page
+        assert miner in page
+    assert miner in of_site
+    assert ">all</td>" in listed
+    assert "for miner miner" in shown
+    assert f"for site {site_name}" in for_all
+    assert "default (" in shown
 
 
 def test_states_of_commands_have_counts(server: ConsoleServer) -> None:

@@ -15,8 +15,9 @@ from restante.commands.lifecycle.command_types import COMMAND_TYPES
 from restante.commands.lifecycle.creation import CreationOptions
 from restante.commands.lifecycle.creation_requests import CreationBody, CreationRequest
 from restante.commands.lifecycle.listing import CommandFilter, CommandView
-from restante.commands.sites import miners, sites
+from restante.commands.sites import miners, place_names, sites
 from restante.commands.sites.miners import MinerFilter
+from restante.commands.sites.place_names import PlaceNames
 from restante.console.forms.forms import Form
 from restante.console.forms.schema_forms import FormField, fields_of, value_of
 from restante.console.live import COMMANDS
@@ -78,6 +79,7 @@ class CommandPages(PageSet):
             title="Commands",
             topics=(COMMANDS,),
             page=page,
+            names=await request.read(place_names.names_of, page.items),
             filters=filters,
             saved=await saved_filters.shown_filters(request, saved_filters.COMMANDS),
             counts=await request.count(COMMANDS, counted, lambda: listing.counting(counted, request.allowed)),
@@ -95,10 +97,12 @@ class CommandPages(PageSet):
         detail = await request.read(listing.show, command_id)
         why = await request.write(explanation.explain, self._trail, self._claims, command_id)
         is_open = detail.finished_at is None
+        names = await request.read(place_names.names_of, [detail])
         return request.render(
             "commands/command.html",
             section="commands",
-            title=f"{detail.command_type} {_target(detail)}",
+            title=f"{detail.command_type} {_target(detail, names)}",
+            names=names,
             topics=(COMMANDS,),
             command=detail,
             why=why,
@@ -285,8 +289,10 @@ def _body(form: Form, command_type: str) -> CreationBody:
     return decode_json(msgspec.json.encode(fields), CreationBody)
 
 
-def _target(command: CommandView) -> str:
-    return f"for miner {command.miner_id}" if command.miner_id is not None else f"for site {command.site_id}"
+def _target(command: CommandView, names: PlaceNames) -> str:
+    if command.miner_id is None:
+        return f"for site {names.sites[command.site_id]}"
+    return f"for miner {names.miners.get(command.miner_id, command.miner_id)}"
 
 
 def _reason(form: Form) -> str | None:

@@ -13,7 +13,7 @@ from restante.commands.lifecycle.command_types import COMMAND_TYPES
 from restante.commands.lifecycle.listing import CommandFilter, CommandView
 from restante.commands.rules import rules
 from restante.commands.rules.rules import Rule, RuleChange
-from restante.commands.sites import collectors, miners, sites
+from restante.commands.sites import collectors, miners, place_names, sites
 from restante.commands.sites.collectors import Collector, CollectorFilter, SecretBox
 from restante.commands.sites.miners import Miner, MinerFilter, MinerRequest
 from restante.commands.sites.sites import Site
@@ -70,6 +70,7 @@ class SiteDetail:
     windows: Sequence[RateWindow]
     rules: Sequence[Rule]
     safety: Sequence[SafetyEvent]
+    miner_names: dict[int, str]
 
 
 class SitePages(PageSet):
@@ -240,6 +241,9 @@ def _detail(
     # Both lists are in the order of miner ids: the records of a page of miners begin after the same id.
     records = telemetry.latest_page(conn, site.id, window).items
     windows = read_windows(conn, rates, [(site.id, each) for each in COMMAND_TYPES])
+    queue = [each for status in _OPEN for each in _in_state(conn, site.id, status, some, allowed)]
+    safety = safety_events.list_page(conn, SafetyFilter(site_id=site.id), some, allowed).items
+    named = {each.miner_id for each in queue if each.miner_id is not None} | {each.miner_id for each in safety}
     return SiteDetail(
         site,
         collectors.list_page(conn, CollectorFilter(site.id), PageRequest(COLLECTORS_MAX, 0), allowed).items,
@@ -247,10 +251,11 @@ def _detail(
         page.next,
         {each.miner_id: each for each in records},
         _trends(conn, [miner.id for miner in page.items], history_records),
-        [each for status in _OPEN for each in _in_state(conn, site.id, status, some, allowed)],
+        queue,
         [each for each in windows.values() if each.left < each.rule.limit],
         rules.list_page(conn, site.id, None, PageRequest(100, 0), allowed).items,
-        safety_events.list_page(conn, SafetyFilter(site_id=site.id), some, allowed).items,
+        safety,
+        place_names.miner_names(conn, named),
     )
 
 
