@@ -3,7 +3,8 @@
     commit event ─▶ mark(topic) ─▶ once a second: one number for all changes ─▶ every open stream of that topic
                                                                                 └─▶ browser reads its page again
 
-One set of marks serves all open pages: a commit costs one entry in a set, and nothing at all while no page is open.
+One set of marks serves all pages: a commit costs one entry in a set. It is marked even while no stream is open: a page
+that was rendered before it may open its stream after it.
 A stream resumes after the number of the last event that its browser got, so that no change is missed; the number that a
 page was rendered with is the first. Access is checked where the page is read, not here.
 
@@ -54,23 +55,17 @@ class Live:
         return f"{self._epoch}-{self._number}"
 
     def mark(self, topic: str) -> None:
-        if self._streams:
-            self._marked.add(topic)
-
-    def mark_for_rendered(self, topic: str) -> None:
-        """Like `mark`, also for a page that was just rendered and whose stream is not open yet."""
         self._marked.add(topic)
 
     def mark_all(self) -> None:
-        if self._streams:
-            self._marked.update(TOPICS)
+        self._marked.update(TOPICS)
 
     def tick(self) -> None:
         """Called every second: count the changes since the last time, and wake the streams."""
         self._ticks += 1
-        if self._ticks % CLOCK_TICKS == 0:
+        if self._streams and self._ticks % CLOCK_TICKS == 0:
             self.mark(CLOCK)
-        if self._ticks % REFRESH_TICKS == 0:
+        if self._streams and self._ticks % REFRESH_TICKS == 0:
             self.mark_all()
         if not self._marked:
             return

@@ -131,7 +131,7 @@ class ConsoleRequest(ApiRequest):
     ) -> T | None:
         """Count what the filter finds, a little old if that takes long; None if it is not known yet. The live pages of
         the topic are read again when a newer count is ready."""
-        on_change = partial(self.parts.live.mark_for_rendered, topic)
+        on_change = partial(self.parts.live.mark, topic)
         counts = database or self.parts.database
         return await counts.recent_count((filters, self.allowed), make, on_change, COUNT_WAIT_SECONDS)
 
