@@ -273,6 +273,21 @@ def test_command_is_refused_by_a_rate_window_that_is_being_filled(
     assert isinstance(created, RateLimited)
 
 
+def test_claim_does_not_lock_the_row_of_its_collector(transactions: TwoTransactions, harness: CommandsHarness) -> None:
+    site = harness.add_site()
+    collector = harness.add_collector(site).caller
+    harness.add_command(site, harness.add_miner(site))
+    lock = Query("lock", "SELECT id FROM edge_devices WHERE id = :id FOR UPDATE")
+    options = claim_options(lease_seconds=60, rates=ONE_A_DAY, is_one_lease_per_miner=False)
+    claimed, _, has_waited = transactions.run_both(
+        attempt,
+        (claims.claim, harness.trail, options, ClaimRequest(collector, None, 1)),
+        (lambda conn: conn.all(lock, id=collector.device_id),),
+    )
+    assert claimed.commands
+    assert not has_waited
+
+
 def test_rows_of_one_audit_chain_are_written_one_transaction_at_a_time(
     transactions: TwoTransactions, harness: CommandsHarness
 ) -> None:
