@@ -4,31 +4,27 @@ import asyncio
 import os
 import re
 import statistics
+import sys
 import tempfile
 import time
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import uvloop
 
+from bench.commands.direct_pairs import DATA, NO_LIMIT, TOKENS, DirectPairs, PairCalls
 from bench.data import edge_data
 from bench.tools.load import nginx, requests_per_second
 from bench.tools.processes import CLIENT_CORE, SERVER_CORE, free_port, pinned, serve_command
-from restante.commands.acks import acks
-from restante.commands.acks.ack_schema import AckBody, parse_ack
-from restante.commands.acks.acks import AckOptions, AckRequest
-from restante.commands.audit.audit_trail import KEY_PURPOSE, AuditTrail
+from restante.commands.audit.audit_trail import AuditTrail
 from restante.commands.dispatch import claims
 from restante.commands.dispatch.claims import ClaimOptions, ClaimRequest
-from restante.commands.dispatch.rate_limits import RateLimit, RateRules
-from restante.commands.sites.collectors import SecretBox
 from restante.database.connection import Connection
 from restante.database.database import Database
 from restante.database.sqlite import SqliteEngine
 from restante.identity.clients import collector_tokens
-from restante.identity.master_key import MasterKeySource
 from restante.server.data_folder import DataFolder
 from restante.server.lifecycle import collect_garbage_rarely
 
@@ -37,7 +33,6 @@ PAIR_ROUNDS = 8
 PAIRS_A_ROUND = 4_000
 # A collector that is faster than the others gets more than its part.
 COMMANDS_OF_SITE = (PAIR_ROUNDS + 1) * PAIRS_A_ROUND // SITES + 200
-NO_LIMIT = RateRules({}, RateLimit(1_000_000, 60))
 ROUNDS = 5
 
 
@@ -120,75 +115,56 @@ def server_command(folder: DataFolder, port: int) -> list[str]:
 
 
 def pairs_over_http() -> dict[str, float]:
-    """Rounds over HTTP and by direct calls in turn, because the load of the machine varies.
+    """Rounds over HTTP, behind a bare protocol and by direct calls in turn, because the load of the machine varies.
 
     This process collects garbage as rarely as the server.
     """
     collect_garbage_rarely()
     with tempfile.TemporaryDirectory() as name, ExitStack() as opened:
-        http = edge_data.prepare(Path(name) / "http", SITES, COMMANDS_OF_SITE)
-        direct = edge_data.prepare(Path(name) / "direct", SITES, COMMANDS_OF_SITE)
-        port = free_port()
+        folder = Path(name)
+        http, direct, bare = [
+            edge_data.prepare(folder / each, SITES, COMMANDS_OF_SITE) for each in ("http", "direct", DATA)
+        ]
+        (folder / TOKENS).write_text("\n".join(bare.tokens))
+        port, bare_port = free_port(), free_port()
         signed = {"ENABLE_COMMAND_SIGNATURE": "true"}
-        opened.enter_context(pinned(SERVER_CORE, server_command(http.folder, port), port, signed, Path(name) / "log"))
+        bare_command = [sys.executable, "-m", "bench.commands.direct_pairs", name, str(bare_port)]
+        opened.enter_context(pinned(SERVER_CORE, server_command(http.folder, port), port, signed, folder / "log"))
+        opened.enter_context(pinned(SERVER_CORE, bare_command, bare_port, log=folder / "bare-log"))
         opened.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
         # The threads of the database run where this one runs now.
         os.sched_setaffinity(0, {int(SERVER_CORE)})
-        direct_pairs = opened.enter_context(closing(_DirectPairs(direct)))
-        rounds: list[tuple[float, float]] = []
+        direct_pairs = opened.enter_context(closing(DirectPairs(PairCalls(direct.folder, direct.tokens))))
+        rounds: list[_PairRound] = []
         for _ in range(PAIR_ROUNDS + 1):
             os.sched_setaffinity(0, {int(CLIENT_CORE)})
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 over_http = runner.run(collect(port, http.tokens, PAIRS_A_ROUND))
+                behind_bare = runner.run(collect(bare_port, bare.tokens, PAIRS_A_ROUND))
             os.sched_setaffinity(0, {int(SERVER_CORE)})
-            rounds.append((over_http, direct_pairs.per_second(PAIRS_A_ROUND)))
+            rounds.append(_PairRound(over_http, behind_bare, direct_pairs.per_second(PAIRS_A_ROUND)))
     # The first round warms up.
     rounds = rounds[1:]
-    ratios = [over_http / directly for over_http, directly in rounds]
+    over_http, behind_bare, directly = (statistics.median(rates) for rates in zip(*rounds, strict=True))
+    ratios = [each.over_http / each.directly for each in rounds]
     return {
-        "pairs/s over HTTP, 64 collectors on 64 sites, signed, durable (median)": statistics.median(
-            over_http for over_http, _ in rounds
-        ),
-        "pairs/s by direct calls, the same (median)": statistics.median(directly for _, directly in rounds),
-        "ratio (median of rounds)": statistics.median(ratios),
-        "ratio, lowest round": min(ratios),
-        "ratio, highest round": max(ratios),
+        "pairs/s over HTTP, 64 collectors on 64 sites, signed, durable (median)": over_http,
+        "pairs/s behind a bare protocol, which checks and signs nothing (median)": behind_bare,
+        "pairs/s by direct calls (median)": directly,
+        "HTTP to direct calls (median of rounds)": statistics.median(ratios),
+        "lowest round": min(ratios),
+        "highest round": max(ratios),
+        "the bare protocol to direct calls": statistics.median(each.behind_bare / each.directly for each in rounds),
+        "HTTP to the bare protocol": statistics.median(each.over_http / each.behind_bare for each in rounds),
     }
 
 
-class _DirectPairs:
-    """The same claims and ACKs, 64 at a time, as calls of the database layer."""
+class _PairRound(NamedTuple):
+    """Pairs a second."""
 
-    def __init__(self, edge: edge_data.EdgeData) -> None:
-        self._database = Database(SqliteEngine(edge.folder.database_path))
-        master_key = MasterKeySource(edge.folder.master_key_path, None).make()
-        trail, box = AuditTrail(master_key.derive_key(KEY_PURPOSE)), SecretBox(master_key)
-        claim_options = ClaimOptions(60, NO_LIMIT, is_signed=True, is_one_lease_per_miner=True)
-        ack_options = AckOptions(box, is_nonce_required=False, is_signature_required=False)
-        self._callers = [self._database.read_now(collector_tokens.find, token) for token in edge.tokens]
-        self._ack = parse_ack(AckBody(status="succeeded", result_code=0), b"{}")
-        # The operations of the server, so that calls are batched as there.
-        self._claims = claims.claim_operation(trail, claim_options)
-        self._acks = acks.ack_operation(trail, ack_options)
-
-    def per_second(self, pairs: int) -> float:
-        started = time.perf_counter()
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._all_collectors(pairs // SITES))
-        return pairs // SITES * SITES / (time.perf_counter() - started)
-
-    async def _all_collectors(self, pairs: int) -> None:
-        await asyncio.gather(*(self._collector(caller, pairs) for caller in self._callers))
-
-    async def _collector(self, caller: Any, pairs: int) -> None:
-        run = self._database.run_batched
-        for _ in range(pairs):
-            claimed = await run(self._claims, ClaimRequest(caller, None, 1))
-            result = await run(self._acks, AckRequest(caller, claimed.commands[0].command_id, self._ack))
-            assert isinstance(result, acks.AckResult), result
-
-    def close(self) -> None:
-        self._database.close()
+    over_http: float
+    behind_bare: float
+    directly: float
 
 
 def claims_by_queue_length(small: int = 1, large: int = 1000, site_count: int = 1000) -> dict[str, float]:
