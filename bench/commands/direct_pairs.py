@@ -2,7 +2,7 @@
 
 The bare protocol shows what two requests cost on this event loop whatever a server does with them: it cuts the token
 and the id out of the bytes, makes the same calls, and writes a response of the usual size. It checks nothing, signs
-nothing, and serves nobody but this benchmark.
+nothing, and is for this benchmark only.
 
     python -m bench.commands.direct_pairs FOLDER PORT      FOLDER has the data folder `data` and the file `tokens`
 """

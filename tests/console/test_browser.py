@@ -80,7 +80,7 @@ PLACES = """(selector) => [...document.querySelectorAll(selector)].map((row) =>
 
 
 def shifts_since_drawn(page: Page, path: str) -> Callable[[], float]:
-    """Open the page. The returned function tells how much has moved on it since it was drawn."""
+    """Open the page. The returned function measures how much has moved on it since it was drawn."""
     page.add_init_script(LAYOUT_SHIFTS)
     page.goto(path)
     drawn = page.evaluate(DRAWN)
