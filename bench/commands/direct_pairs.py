@@ -25,6 +25,7 @@ from restante.commands.dispatch.rate_limits import RateLimit, RateRules
 from restante.commands.sites.collectors import SecretBox
 from restante.database.database import Database
 from restante.database.sqlite import SqliteEngine
+from restante.database.writer.batching import Failed
 from restante.identity.callers import CollectorCaller
 from restante.identity.clients import collector_tokens
 from restante.identity.master_key import MasterKeySource
@@ -104,6 +105,10 @@ class _BareProtocol(asyncio.Protocol):
             calls.database.submit_batched(calls.claims, ClaimRequest(caller, None, 1), self._claimed)
 
     def _claimed(self, outcome: Any) -> None:
+        if isinstance(outcome, Failed) or not outcome.commands:
+            # The load generator ends with an error.
+            self._respond(_HEAD % (2, b"{}"))
+            return
         command = outcome.commands[0]
         fields = command.command_id.encode(), _OTHER_FIELDS, command.nonce.encode()
         body = b'{"command_id":"%b","other":"%b","nonce":"%b"}' % fields

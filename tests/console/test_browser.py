@@ -133,15 +133,16 @@ def test_overview_does_not_shift_when_something_needs_attention(server: ConsoleS
 def test_bar_stays_when_scripts_arrive_late(page_as: PageAs) -> None:
     page = page_as("admin")
     held: list[Route] = []
-    arrived: list[Route] = []
-    page.route("**/*.js*", lambda route: route.continue_() if arrived else held.append(route))
+    is_holding = True
+    page.route("**/*.js*", lambda route: held.append(route) if is_holding else route.continue_())
     page.goto("/console", wait_until="commit")
     tools = page.locator(".tools")
     expect(tools.locator("summary")).to_be_visible()
+    # The style sheet has arrived.
+    expect(tools).to_have_css("display", "flex")
     before = tools.bounding_box()
-    assert held
-    arrived.extend(held)
-    for route in arrived:
+    is_holding = False
+    for route in held:
         route.continue_()
     expect(page.get_by_role("button", name="Pause live updates")).to_be_visible()
     expect(page.get_by_role("button", name="Switch between light and dark")).to_be_visible()

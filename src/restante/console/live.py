@@ -3,8 +3,8 @@
     commit event ─▶ mark(topic) ─▶ once a second: one number for all changes ─▶ every open stream of that topic
                                                                                 └─▶ browser reads its page again
 
-One set of marks serves all pages: a commit costs one entry in a set. It is marked even while no stream is open: a page
-that was rendered before it may open its stream after it.
+One set of marks serves all pages: a commit costs one entry in a set. Commits are marked even while no stream is open: a
+page that was rendered before a commit may open its stream after it.
 A stream resumes after the number of the last event that its browser got, so that no change is missed; the number that a
 page was rendered with is the first. Access is checked where the page is read, not here.
 
